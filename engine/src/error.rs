@@ -1,0 +1,151 @@
+//! The two kinds of "no": an error number for the caller, and the reason why a
+//! socket or an interface stays with the kernel.
+
+use std::fmt;
+
+/// A Linux error number (`errno.h`), always positive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// Operation would block.
+    pub const AGAIN: Self = Self(libc::EAGAIN);
+    /// Interrupted by a signal handler.
+    pub const INTR: Self = Self(libc::EINTR);
+    /// Bad file descriptor.
+    pub const BADF: Self = Self(libc::EBADF);
+    /// Bad address.
+    pub const FAULT: Self = Self(libc::EFAULT);
+    /// Invalid argument.
+    pub const INVAL: Self = Self(libc::EINVAL);
+    /// Message too long.
+    pub const MSGSIZE: Self = Self(libc::EMSGSIZE);
+}
+
+impl fmt::Debug for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", std::io::Error::from_raw_os_error(self.0))
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(value: rustix::io::Errno) -> Self {
+        Self(value.raw_os_error())
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $code:literal, $text:literal;)+) => {
+        /// Why a socket, or a whole interface, is served by the kernel.
+        ///
+        /// One variant is one line of the statistics; the numbers are part of the
+        /// shared-memory layout and are never reused.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u32)]
+        pub enum Reason {
+            $($(#[doc = $doc])+ $name = $code,)+
+        }
+
+        impl Reason {
+            /// Every reason, in the order of its code.
+            pub const ALL: &'static [Reason] = &[$(Reason::$name),+];
+
+            /// What a person reads.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Reason::$name => $text,)+ }
+            }
+
+            /// The code kept in shared memory.
+            #[must_use]
+            pub const fn code(self) -> u32 {
+                self as u32
+            }
+
+            /// The reason of a code, if there is one.
+            #[must_use]
+            pub fn from_code(code: u32) -> Option<Self> {
+                match code { $($code => Some(Reason::$name),)+ _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// `SHIM_BACKEND=off`, `VMA_OFFLOADED_SOCKETS=0`.
+    SwitchedOff = 1, "switched off by configuration";
+    /// A `use os` rule of the rules file matched.
+    Rule = 2, "a rule in the configuration file says os";
+    /// No port yet: not bound, not connected, nothing sent.
+    NotBound = 3, "not bound yet";
+    /// Neither AF_INET nor AF_INET6.
+    Family = 4, "address family is not AF_INET or AF_INET6";
+    /// IPV6_V6ONLY, or bound to or connected to a native IPv6 address.
+    NativeV6 = 5, "socket carries native IPv6";
+    /// Bound to an address of an interface that is not accelerated.
+    OtherInterface = 6, "bound to an interface that is not accelerated";
+    /// Bound to or connected to 127.0.0.0/8.
+    Loopback = 7, "bound or connected to loopback";
+    /// No interface can be accelerated.
+    NoInterface = 8, "no usable interface";
+    /// CAP_NET_RAW is missing.
+    NoPermission = 9, "missing CAP_NET_RAW";
+    /// The program attached its own socket filter.
+    OwnFilter = 10, "the program attached a socket filter";
+    /// A socket option whose effect the engine does not reproduce.
+    Option = 11, "a socket option that only the kernel implements";
+    /// Shared between processes after fork.
+    Forked = 12, "shared with another process after fork";
+    /// Handed to another program over exec or a Unix socket.
+    HandedOver = 13, "handed to another process";
+    /// No descriptors or memory left for a ring.
+    NoResources = 14, "no file descriptors or memory left for a ring";
+    /// Interface is down.
+    InterfaceDown = 15, "interface is down";
+    /// Interface is not Ethernet.
+    NotEthernet = 16, "interface is not Ethernet";
+    /// Interface is part of a bridge, bond, team or VRF.
+    Enslaved = 17, "interface belongs to a bridge, bond, team or VRF";
+    /// Not named in SHIM_INTERFACES.
+    NotNamed = 18, "interface is not named in SHIM_INTERFACES";
+    /// Interface has no IPv4 address.
+    NoAddress = 19, "interface has no IPv4 address";
+    /// The backend is not part of this build or not possible on this interface.
+    NoBackend = 20, "the backend is not available for this interface";
+    /// Unicast to a socket with SO_REUSEADDR or SO_REUSEPORT, where only the
+    /// kernel knows which process is next.
+    SharedPort = 21, "port may be shared with other processes";
+    /// The engine could not start.
+    StartFailed = 22, "the engine could not start";
+    /// The program uses io_uring, which reads the kernel socket behind our back.
+    IoUring = 23, "the program uses io_uring";
+    /// Too many sockets on one ring's filter.
+    TooManyPorts = 24, "too many ports for one interface";
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_round_trip() {
+        for &reason in Reason::ALL {
+            assert_eq!(Reason::from_code(reason.code()), Some(reason));
+        }
+        assert_eq!(Reason::from_code(0), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Wires the layers together.

@@ -1,0 +1,7 @@
+//! Every system call and every unsafe mapping of the engine.
+//!
+//! Calls are made by rustix or by [`raw`], never through libc's wrappers: those
+//! names are our own hooks in a preloaded process, and they would touch `errno`.
+#![allow(unsafe_code, reason = "the one module that talks to the kernel")]
+
+pub mod raw;
