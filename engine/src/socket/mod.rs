@@ -1,1 +1,6 @@
-//! UDP sockets.
+//! UDP sockets: state, options, receive queue, who gets a datagram.
+
+pub mod io;
+mod udp;
+
+pub use udp::{Family, SockAddrArg, UdpSocket};

@@ -1,0 +1,113 @@
+//! What passes between a socket call and the engine.
+
+use crate::error::Errno;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::RawFd;
+
+/// A datagram as the engine hands it to a receive call.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram<'a> {
+    /// Sender.
+    pub source: SocketAddrV4,
+    /// Destination address of the IP header.
+    pub destination: Ipv4Addr,
+    /// Destination port.
+    pub port: u16,
+    /// Interface it came in by.
+    pub ifindex: u32,
+    /// Time to live of the IP header.
+    pub ttl: u8,
+    /// Type of service of the IP header.
+    pub tos: u8,
+    /// Receive time, CLOCK_REALTIME nanoseconds.
+    pub timestamp: u64,
+    /// UDP payload.
+    pub payload: &'a [u8],
+}
+
+/// Bits of [`ControlWanted`]: control messages that the socket's options ask for.
+pub mod wanted {
+    /// IP_PKTINFO.
+    pub const PKTINFO: u32 = 1;
+    /// IP_RECVTTL.
+    pub const TTL: u32 = 1 << 1;
+    /// IP_RECVTOS.
+    pub const TOS: u32 = 1 << 2;
+    /// SO_TIMESTAMP.
+    pub const TIMESTAMP: u32 = 1 << 3;
+    /// SO_TIMESTAMPNS.
+    pub const TIMESTAMPNS: u32 = 1 << 4;
+    /// SO_TIMESTAMPING with SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE.
+    pub const TIMESTAMPING: u32 = 1 << 5;
+    /// IPV6_RECVPKTINFO (address as ::ffff:a.b.c.d).
+    pub const PKTINFO6: u32 = 1 << 6;
+    /// IP_RECVORIGDSTADDR.
+    pub const ORIGDSTADDR: u32 = 1 << 7;
+    /// SO_RXQ_OVFL.
+    pub const RXQ_OVFL: u32 = 1 << 8;
+}
+
+/// What the receiving socket's options say about a delivery.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    /// AF_INET6: addresses are given as ::ffff:a.b.c.d.
+    pub mapped: bool,
+    /// Bits of [`wanted`].
+    pub wanted: u32,
+    /// Datagrams dropped by this socket so far (SO_RXQ_OVFL).
+    pub drops: u32,
+    /// `ipi_spec_dst` of IP_PKTINFO: the local address for an answer.
+    pub local: Ipv4Addr,
+}
+
+/// One receive call with its arguments.
+pub trait Receive {
+    /// Copies a datagram and its control messages to the caller; returns the call's result.
+    ///
+    /// # Errors
+    /// The call's error, e.g. EFAULT.
+    fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno>;
+
+    /// Makes the same call on the kernel socket, with `extra` flags (MSG_DONTWAIT) added.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno>;
+}
+
+/// What the control messages of a sendmsg ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendControl {
+    /// IP_PKTINFO `ipi_spec_dst`.
+    pub source: Option<Ipv4Addr>,
+    /// IP_PKTINFO `ipi_ifindex`.
+    pub ifindex: Option<u32>,
+    /// IP_TTL.
+    pub ttl: Option<u8>,
+    /// IP_TOS.
+    pub tos: Option<u8>,
+    /// UDP_SEGMENT, bytes.
+    pub segment: Option<u16>,
+}
+
+/// Where a send call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// No address given: the connected peer.
+    Connected,
+    /// An IPv4 address (also given as ::ffff:a.b.c.d on an AF_INET6 socket).
+    V4(SocketAddrV4),
+    /// Anything else: the kernel answers.
+    Other,
+}
+
+/// The engine's answer to a send call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Sent; the call's result.
+    Done(usize),
+    /// The kernel has to make this call; nothing was sent.
+    Kernel,
+    /// The call fails.
+    Failed(Errno),
+}
