@@ -1,1 +1,24 @@
-//! Harness for the system tests.
+//! Harness for the system tests: the same program runs natively and under the
+//! library between two hosts (network namespaces joined by a veth pair), and
+//! Linux is the oracle.
+//!
+//! - [`require`]: what a test needs from the machine; a skip says why.
+//! - [`netns`], [`topology`]: the two hosts.
+//! - [`preload`]: starting a program natively or under the library, bounded.
+//! - [`victim`]: compiling the small C programs.
+//! - [`peer`]: the far host's end, driven by the victim over a Unix socket.
+//! - [`stats`]: the counters of a live process.
+//! - [`mod@check`]: a case: transcript equality and proof of acceleration.
+//!
+//! It must never leave a namespace, a process or a file behind, also when a test
+//! panics.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod netns;
+pub mod peer;
+pub mod preload;
+pub mod require;
+pub mod stats;
+pub mod topology;
+pub mod victim;

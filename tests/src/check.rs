@@ -1,0 +1,218 @@
+//! A case: one victim, run natively and under the library in several
+//! configurations; the transcripts must be equal, and the counters must show what
+//! the case promises.
+
+use crate::peer::Peer;
+use crate::preload::{Finished, Mode, Program};
+use crate::stats::Snapshot;
+use crate::topology::Lab;
+use crate::victim::{self, Variant};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Spin for a while, then sleep: the defaults.
+pub const DEFAULTS: Mode = Mode::Shim(&[]);
+/// Never spin: every wait is a sleep in the kernel.
+pub const SLEEP: Mode = Mode::Shim(&[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "0")]);
+/// Spin for ever: no wait ever sleeps.
+pub const SPIN: Mode = Mode::Shim(&[("VMA_SPEC", "latency")]);
+
+/// What the counters of the shimmed run must show.
+#[derive(Clone, Debug)]
+enum Promise {
+    /// At least so many datagrams went through the engine.
+    Engine { rx: u64, tx: u64 },
+    /// Some socket stays with the kernel, and this is the stated reason.
+    Kernel(engine::error::Reason),
+    /// The counters say nothing; why not.
+    Unobserved(#[expect(dead_code, reason = "a note for the reader")] &'static str),
+}
+
+/// One victim and what is expected of it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    name: &'static str,
+    args: Vec<&'static str>,
+    variant: Variant,
+    promise: Promise,
+    modes: Vec<Mode>,
+    limit: Duration,
+    cold: bool,
+    wrapper: Vec<&'static str>,
+}
+
+impl Case {
+    /// `tests/victims/NAME.c`; nothing promised yet.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            args: Vec::new(),
+            variant: Variant::Plain,
+            promise: Promise::Unobserved("nothing promised"),
+            modes: vec![DEFAULTS, SLEEP, SPIN],
+            limit: Duration::from_secs(20),
+            cold: false,
+            wrapper: Vec::new(),
+        }
+    }
+
+    /// Arguments of the victim.
+    #[must_use]
+    pub fn args(mut self, args: &[&'static str]) -> Self {
+        self.args.extend(args);
+        self
+    }
+
+    /// Compiled with `-D_FORTIFY_SOURCE=3`.
+    #[must_use]
+    pub fn fortified(mut self) -> Self {
+        self.variant = Variant::Fortified;
+        self
+    }
+
+    /// At least `rx` datagrams received and `tx` sent by the engine.
+    #[must_use]
+    pub fn engine(mut self, rx: u64, tx: u64) -> Self {
+        self.promise = Promise::Engine { rx, tx };
+        self
+    }
+
+    /// Stays with the kernel for this reason.
+    #[must_use]
+    pub fn kernel(mut self, reason: engine::error::Reason) -> Self {
+        self.promise = Promise::Kernel(reason);
+        self
+    }
+
+    /// The counters show nothing; says why.
+    #[must_use]
+    pub fn unobserved(mut self, why: &'static str) -> Self {
+        self.promise = Promise::Unobserved(why);
+        self
+    }
+
+    /// Only these configurations.
+    #[must_use]
+    pub fn modes(mut self, modes: &[Mode]) -> Self {
+        self.modes = modes.to_vec();
+        self
+    }
+
+    /// Longest run.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Neighbours are unresolved at the start of each run.
+    #[must_use]
+    pub fn cold(mut self) -> Self {
+        self.cold = true;
+        self
+    }
+
+    /// A launcher in front of the victim, in both runs.
+    #[must_use]
+    pub fn wrapper(mut self, words: &[&'static str]) -> Self {
+        self.wrapper.extend(words);
+        self
+    }
+
+    /// Runs it natively, then in every configuration.
+    ///
+    /// # Panics
+    /// When a transcript differs, or the counters do not show what was promised.
+    pub fn run(&self) {
+        let Some((oracle, _)) = self.once(Mode::Native) else {
+            return;
+        };
+        assert!(
+            oracle.status.success() && oracle.stdout.ends_with("done\n"),
+            "{} fails natively: {:?}\n{}\n{}",
+            self.name,
+            oracle.status,
+            oracle.stdout,
+            oracle.stderr
+        );
+        for &mode in &self.modes {
+            let Some((shimmed, reports)) = self.once(mode) else {
+                return;
+            };
+            let what = format!("{} {} under {mode:?}", self.name, self.args.join(" "));
+            assert!(
+                shimmed.stdout == oracle.stdout && shimmed.code() == oracle.code(),
+                "{what}: status {:?}, transcript (- native, + shim):\n{}--- stderr\n{}",
+                shimmed.status,
+                difference(&oracle.stdout, &shimmed.stdout),
+                shimmed.stderr
+            );
+            self.keep_promise(&what, &reports, &shimmed);
+        }
+    }
+
+    fn once(&self, mode: Mode) -> Option<(Finished, Vec<Snapshot>)> {
+        // A fresh lab each time: no membership, neighbour or route carries over.
+        let lab = if self.cold {
+            Lab::open_cold()?
+        } else {
+            Lab::open()?
+        };
+        let peer = Peer::start(&lab, mode != Mode::Native);
+        let finished = Program::new(victim::compile(self.name, self.variant), &self.args)
+            .on(&lab.near)
+            .mode(mode)
+            .wrapper(&self.wrapper)
+            .env("PEER", &peer.address())
+            .limit(self.limit)
+            .run();
+        let reports = peer.reports();
+        Some((finished, reports))
+    }
+
+    fn keep_promise(&self, what: &str, reports: &[Snapshot], run: &Finished) {
+        let best = |count: fn(&Snapshot) -> u64| reports.iter().map(count).max().unwrap_or(0);
+        match &self.promise {
+            Promise::Engine { rx, tx } => {
+                let (got_rx, got_tx) = (best(Snapshot::rx), best(Snapshot::tx));
+                assert!(
+                    got_rx >= *rx && got_tx >= *tx,
+                    "{what}: the engine received {got_rx} (promised {rx}) and sent {got_tx} \
+                     (promised {tx}): {reports:#?}\n--- stderr\n{}",
+                    run.stderr
+                );
+            }
+            Promise::Kernel(reason) => {
+                let told = reports
+                    .iter()
+                    .flat_map(|r| &r.sockets)
+                    .any(|s| !s.accelerated && s.reason == reason.text());
+                assert!(
+                    told,
+                    "{what}: no socket says {:?}: {reports:#?}",
+                    reason.text()
+                );
+            }
+            Promise::Unobserved(_) => {}
+        }
+    }
+}
+
+/// The lines that differ, with the last equal line before each for orientation.
+#[must_use]
+pub fn difference(native: &str, shim: &str) -> String {
+    let (native, shim): (Vec<_>, Vec<_>) = (native.lines().collect(), shim.lines().collect());
+    let same = native.iter().zip(&shim).take_while(|(a, b)| a == b).count();
+    let mut text = String::new();
+    for line in &native[same.saturating_sub(3)..same] {
+        let _ = writeln!(text, "  {line}");
+    }
+    for line in native.iter().skip(same).take(12) {
+        let _ = writeln!(text, "- {line}");
+    }
+    for line in shim.iter().skip(same).take(12) {
+        let _ = writeln!(text, "+ {line}");
+    }
+    text
+}

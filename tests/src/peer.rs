@@ -1,0 +1,314 @@
+//! The far host's end of a conversation, driven by the victim.
+//!
+//! A victim connects to the Unix socket named in `PEER` (pathname sockets reach
+//! across network namespaces) and sends commands; the answer comes when the command
+//! has been carried out, so a victim's transcript does not depend on timing.
+//!
+//! A frame is a native-endian `u32` length, then a header line, `\n`, and a payload.
+//! Commands: `open SLOT IP PORT`, `close SLOT`, `join SLOT GROUP`, `send SLOT IP PORT`,
+//! `burst SLOT IP PORT COUNT LENGTH GAP_US`, `later MS SLOT IP PORT`,
+//! `recv SLOT MS`, `ip near|far WORDS…`, `report PID`.
+
+use crate::netns::Netns;
+use crate::stats::Snapshot;
+use crate::topology::Lab;
+use std::collections::HashMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+#[derive(Debug)]
+struct Shared {
+    near: String,
+    far: String,
+    reporting: bool,
+    slots: Mutex<HashMap<u32, Arc<UdpSocket>>>,
+    reports: Mutex<Vec<Snapshot>>,
+    stop: AtomicBool,
+}
+
+/// The running peer; ends with its value.
+#[derive(Debug)]
+pub struct Peer {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Peer {
+    /// Starts a peer on the far host. `reporting`: the victim runs under the library,
+    /// so `report` reads its statistics.
+    ///
+    /// # Panics
+    /// When the Unix socket cannot be made.
+    #[must_use]
+    pub fn start(lab: &Lab, reporting: bool) -> Self {
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let name = format!("shim-peer-{}-{serial}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).expect("a fresh socket name");
+        listener
+            .set_nonblocking(true)
+            .expect("a listener can be non-blocking");
+        let shared = Arc::new(Shared {
+            near: lab.near.name().to_owned(),
+            far: lab.far.name().to_owned(),
+            reporting,
+            slots: Mutex::default(),
+            reports: Mutex::default(),
+            stop: AtomicBool::new(false),
+        });
+        let inner = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            Netns::enter(&inner.far).expect("the far host is there");
+            serve(&listener, &inner);
+        });
+        Self {
+            path,
+            shared,
+            thread: Some(thread),
+        }
+    }
+
+    /// What the victim needs in `PEER`.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The statistics that the victim asked to be taken, in order.
+    #[must_use]
+    pub fn reports(&self) -> Vec<Snapshot> {
+        self.shared
+            .reports
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn serve(listener: &UnixListener, shared: &Arc<Shared>) {
+    let mut conversations = Vec::new();
+    while !shared.stop.load(Ordering::Relaxed) {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(shared);
+                conversations.push(std::thread::spawn(move || converse(stream, &shared)));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+    for conversation in conversations {
+        let _ = conversation.join();
+    }
+}
+
+fn converse(mut stream: UnixStream, shared: &Arc<Shared>) {
+    if stream.set_nonblocking(false).is_err()
+        || stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .is_err()
+    {
+        return;
+    }
+    while let Some(frame) = next_frame(&mut stream, shared) {
+        let (head, payload) = split(&frame);
+        let answer = obey(&head, payload, shared)
+            .unwrap_or_else(|e| format!("error {head}: {e}\n").into_bytes());
+        let Ok(length) = u32::try_from(answer.len()) else {
+            return;
+        };
+        if stream.write_all(&length.to_ne_bytes()).is_err() || stream.write_all(&answer).is_err() {
+            return;
+        }
+    }
+}
+
+/// `None` at the end of the conversation or of the peer.
+fn next_frame(stream: &mut UnixStream, shared: &Shared) -> Option<Vec<u8>> {
+    let mut length = [0; 4];
+    fill(stream, &mut length, shared)?;
+    let mut frame = vec![0; u32::from_ne_bytes(length) as usize];
+    fill(stream, &mut frame, shared)?;
+    Some(frame)
+}
+
+fn fill(stream: &mut UnixStream, buffer: &mut [u8], shared: &Shared) -> Option<()> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match stream.read(&mut buffer[have..]) {
+            Ok(0) => return None,
+            Ok(n) => have += n,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                if shared.stop.load(Ordering::Relaxed) {
+                    return None;
+                }
+            }
+            Err(_) => return None,
+        }
+    }
+    Some(())
+}
+
+fn split(frame: &[u8]) -> (String, &[u8]) {
+    let end = frame
+        .iter()
+        .position(|&b| b == b'\n')
+        .unwrap_or(frame.len());
+    let head = String::from_utf8_lossy(&frame[..end]).into_owned();
+    (head, frame.get(end + 1..).unwrap_or_default())
+}
+
+fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>> {
+    let words: Vec<&str> = head.split_whitespace().collect();
+    match words[..] {
+        ["open", slot, ip, port] => {
+            let socket = UdpSocket::bind((ip, number(port)?))?;
+            socket.set_broadcast(true)?;
+            let port = socket.local_addr()?.port();
+            let mut slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.insert(number(slot)?, Arc::new(socket));
+            Ok(format!("ok {port}\n").into_bytes())
+        }
+        ["close", slot] => {
+            let mut slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+            slots.remove(&number(slot)?);
+            ok()
+        }
+        ["join", slot, group] => {
+            let group: Ipv4Addr = group.parse().map_err(io::Error::other)?;
+            socket(shared, slot)?.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED)?;
+            ok()
+        }
+        ["send", slot, ip, port] => {
+            socket(shared, slot)?.send_to(payload, (ip, number::<u16>(port)?))?;
+            ok()
+        }
+        ["burst", slot, ip, port, count, length, gap_us] => {
+            let to = address(ip, port)?;
+            let (length, gap) = (number(length)?, Duration::from_micros(number(gap_us)?));
+            burst(&*socket(shared, slot)?, to, number(count)?, length, gap)?;
+            ok()
+        }
+        ["later", ms, slot, ip, port] => {
+            let (socket, to) = (socket(shared, slot)?, address(ip, port)?);
+            let (delay, payload) = (Duration::from_millis(number(ms)?), payload.to_vec());
+            std::thread::spawn(move || {
+                std::thread::sleep(delay);
+                // The victim may have ended meanwhile; then nobody misses it.
+                let _ = socket.send_to(&payload, to);
+            });
+            ok()
+        }
+        ["recv", slot, ms] => receive(&*socket(shared, slot)?, number(ms)?),
+        ["ip", host, ..] => {
+            let host = if host == "near" {
+                &shared.near
+            } else {
+                &shared.far
+            };
+            let mut args = vec!["-n", host];
+            args.extend(&words[2..]);
+            crate::netns::ip(&args)?;
+            ok()
+        }
+        ["report", pid] => {
+            if shared.reporting {
+                let snapshot = Snapshot::of(number(pid)?).map_err(io::Error::other)?;
+                let mut reports = shared
+                    .reports
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                reports.push(snapshot);
+            }
+            ok()
+        }
+        _ => Err(io::Error::other("no such command")),
+    }
+}
+
+fn ok() -> io::Result<Vec<u8>> {
+    Ok(b"ok\n".to_vec())
+}
+
+fn number<T: std::str::FromStr>(word: &str) -> io::Result<T> {
+    word.parse()
+        .map_err(|_| io::Error::other(format!("{word} is not a number")))
+}
+
+fn address(ip: &str, port: &str) -> io::Result<SocketAddr> {
+    let ip = ip.parse().map_err(io::Error::other)?;
+    Ok(SocketAddr::new(ip, number(port)?))
+}
+
+fn socket(shared: &Shared, slot: &str) -> io::Result<Arc<UdpSocket>> {
+    let slots = shared.slots.lock().unwrap_or_else(PoisonError::into_inner);
+    slots
+        .get(&number(slot)?)
+        .cloned()
+        .ok_or_else(|| io::Error::other("slot is not open"))
+}
+
+/// `count` datagrams of `length` bytes that begin with their number, eight digits.
+///
+/// # Errors
+/// What sendto(2) says.
+pub fn burst(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    count: u32,
+    length: usize,
+    gap: Duration,
+) -> io::Result<()> {
+    let mut payload = vec![b'.'; length.max(8)];
+    for number in 0..count {
+        payload[..8].copy_from_slice(format!("{number:08}").as_bytes());
+        socket.send_to(&payload, to)?;
+        if !gap.is_zero() {
+            std::thread::sleep(gap);
+        }
+    }
+    Ok(())
+}
+
+fn receive(socket: &UdpSocket, ms: u64) -> io::Result<Vec<u8>> {
+    socket.set_read_timeout(Some(Duration::from_millis(ms.max(1))))?;
+    let mut buffer = vec![0; 65536];
+    match socket.recv_from(&mut buffer) {
+        Ok((length, from)) => {
+            let mut answer = format!("ok {length} {} {}\n", from.ip(), from.port()).into_bytes();
+            answer.extend_from_slice(&buffer[..length]);
+            Ok(answer)
+        }
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            ) =>
+        {
+            Ok(b"none\n".to_vec())
+        }
+        Err(e) => Err(e),
+    }
+}
