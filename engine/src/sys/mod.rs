@@ -5,3 +5,9 @@
 #![allow(unsafe_code, reason = "the one module that talks to the kernel")]
 
 pub mod raw;
+pub mod bpf;
+pub mod event;
+pub mod fd;
+pub mod handle;
+pub mod packet;
+pub mod sock;

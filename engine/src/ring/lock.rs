@@ -1,0 +1,297 @@
+//! The data path's lock. What it does is VMA_THREAD_MODE:
+//!
+//! - single: no atomic read-modify-write at all. The lock is biased to the first
+//!   thread; a second one revokes the bias for the whole process, once.
+//! - spin (default), yield: an owner word taken by compare-and-swap.
+//! - mutex: parking_lot's raw mutex in front of the owner word.
+//!
+//! Rank: a ring's lock before a socket's queue lock; never two of the same rank but
+//! by the control plane, which takes rings in ascending order.
+//!
+//! A signal handler may run while its thread holds a lock: [`Lock::lock`] answers
+//! None then, and the caller takes the kernel's path.
+
+use crate::config::ThreadMode;
+use crate::sys::{event, raw::thread_pointer};
+use parking_lot::lock_api::RawMutex as _;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+const SINGLE: u8 = 0;
+const SPIN: u8 = 1;
+const MUTEX: u8 = 2;
+const YIELD: u8 = 3;
+/// Single mode, while the control thread is inside ([`visit`]).
+const VISIT: u8 = 4;
+
+static MODE: AtomicU8 = AtomicU8::new(SPIN);
+/// The thread that may skip atomics in single mode; 0 until the first lock.
+static BIASED_TO: AtomicUsize = AtomicUsize::new(0);
+static VISITOR: AtomicUsize = AtomicUsize::new(0);
+static SWITCHES: AtomicU64 = AtomicU64::new(0);
+static REVOKING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
+/// Sets the mode once, before any lock is used.
+pub fn set_mode(wanted: ThreadMode) {
+    let mode = match wanted {
+        // Without membarrier the bias could not be taken back safely.
+        ThreadMode::Single if event::register_heavy_barrier() => SINGLE,
+        ThreadMode::Single | ThreadMode::Spin => SPIN,
+        ThreadMode::Mutex => MUTEX,
+        ThreadMode::Yield => YIELD,
+    };
+    MODE.store(mode, Ordering::SeqCst);
+}
+
+/// The mode in force.
+#[must_use]
+pub fn mode() -> ThreadMode {
+    match MODE.load(Ordering::Relaxed) {
+        SINGLE | VISIT => ThreadMode::Single,
+        MUTEX => ThreadMode::Mutex,
+        YIELD => ThreadMode::Yield,
+        _ => ThreadMode::Spin,
+    }
+}
+
+/// How often single mode was left because a second thread came.
+#[must_use]
+pub fn switches() -> u64 {
+    SWITCHES.load(Ordering::Relaxed)
+}
+
+/// During a visit: a thread that is neither the biased one nor the visitor ends single mode.
+#[cold]
+fn stranger(me: usize) {
+    if me != VISITOR.load(Ordering::SeqCst) && me != BIASED_TO.load(Ordering::SeqCst) {
+        revoke();
+    }
+}
+
+#[cold]
+fn revoke() {
+    let _one = REVOKING.lock();
+    if matches!(MODE.load(Ordering::SeqCst), SINGLE | VISIT) {
+        MODE.store(SPIN, Ordering::SeqCst);
+        // After this every thread sees the new mode before it enters a lock again,
+        // and we see the `biased` word of whoever is inside one.
+        let _ = event::heavy_barrier();
+        SWITCHES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The control thread's stay in the data path: single mode gives way to the owner word
+/// for as long, and comes back unless a second application thread appeared.
+#[derive(Debug)]
+pub struct Visit(());
+
+/// Begins a stay. Only the control thread may.
+#[must_use]
+pub fn visit() -> Visit {
+    let _one = REVOKING.lock();
+    if MODE.load(Ordering::SeqCst) == SINGLE {
+        VISITOR.store(thread_pointer(), Ordering::SeqCst);
+        MODE.store(VISIT, Ordering::SeqCst);
+        let _ = event::heavy_barrier();
+    }
+    Visit(())
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let _one = REVOKING.lock();
+        let _ = MODE.compare_exchange(VISIT, SINGLE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+/// A value behind the data path's lock.
+pub struct Lock<T> {
+    /// Thread pointer of the holder, 0 when free (spin, yield, mutex).
+    owner: AtomicUsize,
+    /// Thread pointer of the biased holder, 0 when it is outside (single).
+    biased: AtomicUsize,
+    mutex: parking_lot::RawMutex,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only by the holder, one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: owning the lock is owning the value.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> std::fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lock").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}
+
+enum Entered {
+    Biased,
+    Owned,
+    Refused,
+}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Self {
+            owner: AtomicUsize::new(0),
+            biased: AtomicUsize::new(0),
+            mutex: parking_lot::RawMutex::INIT,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Waits for the lock; None when this very thread holds it (a signal handler).
+    #[inline]
+    pub fn lock(&self) -> Option<Guard<'_, T>> {
+        let me = thread_pointer();
+        match self.enter_biased(me) {
+            Entered::Biased => Some(Guard { lock: self, biased: true }),
+            Entered::Refused => None,
+            Entered::Owned => self.enter_owned(me),
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        let me = thread_pointer();
+        match self.enter_biased(me) {
+            Entered::Biased => return Some(Guard { lock: self, biased: true }),
+            Entered::Refused => return None,
+            Entered::Owned => {}
+        }
+        if MODE.load(Ordering::Relaxed) == MUTEX && !self.mutex.try_lock() {
+            return None;
+        }
+        let free = self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_ok() && self.biased.load(Ordering::Acquire) == 0 {
+            return Some(Guard { lock: self, biased: false });
+        }
+        if free.is_ok() {
+            self.owner.store(0, Ordering::Release);
+        }
+        self.release_mutex();
+        None
+    }
+
+    /// `Owned` means: not biased, go on with the owner word.
+    #[inline]
+    fn enter_biased(&self, me: usize) -> Entered {
+        let mode = MODE.load(Ordering::Relaxed);
+        if mode != SINGLE {
+            if mode == VISIT {
+                stranger(me);
+            }
+            return Entered::Owned;
+        }
+        let owner = BIASED_TO.load(Ordering::Relaxed);
+        if owner != me {
+            let first = BIASED_TO.compare_exchange(0, me, Ordering::AcqRel, Ordering::Relaxed);
+            if owner != 0 || first.is_err() {
+                revoke();
+                return Entered::Owned;
+            }
+        }
+        if self.biased.load(Ordering::Relaxed) != 0 {
+            return Entered::Refused;
+        }
+        self.biased.store(me, Ordering::Relaxed);
+        // Pairs with the heavy barrier in `revoke`: no instruction is needed here.
+        compiler_fence(Ordering::SeqCst);
+        if MODE.load(Ordering::Relaxed) == SINGLE {
+            return Entered::Biased;
+        }
+        self.biased.store(0, Ordering::Release);
+        Entered::Owned
+    }
+
+    #[inline]
+    fn enter_owned(&self, me: usize) -> Option<Guard<'_, T>> {
+        let mode = MODE.load(Ordering::Relaxed);
+        if self.owner.load(Ordering::Relaxed) == me {
+            return None;
+        }
+        if mode == MUTEX {
+            self.mutex.lock();
+        }
+        if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            self.wait(me, mode);
+        }
+        // Whoever was inside by bias when the bias was revoked leaves soon.
+        while self.biased.load(Ordering::Acquire) != 0 {
+            std::hint::spin_loop();
+        }
+        Some(Guard { lock: self, biased: false })
+    }
+
+    #[cold]
+    fn wait(&self, me: usize, mode: u8) {
+        let patience = if mode == YIELD { 16 } else { 512 };
+        let mut turns = 0u32;
+        loop {
+            if self.owner.load(Ordering::Relaxed) == 0
+                && self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                return;
+            }
+            turns += 1;
+            if turns.is_multiple_of(patience) {
+                // The holder may wait for this very core.
+                event::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    fn release_mutex(&self) {
+        if MODE.load(Ordering::Relaxed) == MUTEX {
+            // SAFETY: in mutex mode, which never changes, every path that gets here
+            // holds the mutex taken by this thread.
+            unsafe { self.mutex.unlock() };
+        }
+    }
+}
+
+/// The right to use the value; gives it back on drop.
+#[derive(Debug)]
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    biased: bool,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard is the proof that this thread alone is inside.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in deref, and the guard is borrowed mutably.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.biased {
+            self.lock.biased.store(0, Ordering::Release);
+        } else {
+            self.lock.owner.store(0, Ordering::Release);
+            self.lock.release_mutex();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! The receive queue of a socket: datagrams with their addresses, in one ring of bytes.
+//!
+//! Grows by doubling to the socket's limit and never allocates after that. A record
+//! is never split over the end; a marker skips the rest.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// What is kept of a datagram besides its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Sender.
+    pub source: SocketAddrV4,
+    /// Destination address and port of the headers.
+    pub destination: SocketAddrV4,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Time to live.
+    pub ttl: u8,
+    /// Type of service.
+    pub tos: u8,
+    /// CLOCK_REALTIME nanoseconds.
+    pub timestamp: u64,
+}
+
+const HEADER: usize = 32;
+/// Length word of a marker: the rest up to the end is unused.
+const SKIP: u32 = u32::MAX;
+const SMALLEST: usize = 16 * 1024;
+
+/// A bounded first-in first-out queue of datagrams.
+#[derive(Debug)]
+pub struct Queue {
+    bytes: Vec<u8>,
+    /// Monotonic positions; the index is the remainder by the capacity.
+    head: usize,
+    tail: usize,
+    count: usize,
+    payload: usize,
+    limit: usize,
+}
+
+impl Queue {
+    /// An empty queue that will hold up to `limit` bytes of records.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { bytes: Vec::new(), head: 0, tail: 0, count: 0, payload: 0, limit }
+    }
+
+    /// Changes the limit; what is queued stays.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    /// Datagrams queued.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// True when nothing is queued.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Payload bytes queued.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payload
+    }
+
+    fn size_of(payload: usize) -> usize {
+        HEADER + payload.next_multiple_of(8)
+    }
+
+    /// Appends a datagram; false when the limit is reached. As in Linux, a datagram
+    /// is taken as long as the queue is below its limit before it.
+    pub fn push(&mut self, record: &Record, payload: &[u8]) -> bool {
+        let need = Self::size_of(payload.len());
+        if self.tail - self.head >= self.limit && self.count > 0 {
+            return false;
+        }
+        if !self.make_room(need) {
+            return false;
+        }
+        let capacity = self.bytes.len();
+        let mut at = self.tail % capacity;
+        if capacity - at < need {
+            self.bytes[at..at + 4].copy_from_slice(&SKIP.to_ne_bytes());
+            self.tail += capacity - at;
+            at = 0;
+        }
+        let header: &mut [u8; HEADER] =
+            (&mut self.bytes[at..at + HEADER]).try_into().expect("a slice of HEADER bytes");
+        encode(header, record, payload.len() as u32);
+        self.bytes[at + HEADER..at + HEADER + payload.len()].copy_from_slice(payload);
+        self.tail += need;
+        self.count += 1;
+        self.payload += payload.len();
+        true
+    }
+
+    /// Free contiguous space for `need` bytes, growing if that is allowed.
+    fn make_room(&mut self, need: usize) -> bool {
+        loop {
+            let capacity = self.bytes.len();
+            if capacity > 0 {
+                let at = self.tail % capacity;
+                let gap = if capacity - at < need { capacity - at } else { 0 };
+                if self.tail - self.head + gap + need <= capacity {
+                    return true;
+                }
+            }
+            // Twice the limit leaves room for the last datagram and the gap at the end.
+            let most = (self.limit * 2 + need * 2).next_power_of_two();
+            if capacity >= most {
+                return false;
+            }
+            let wanted = (capacity * 2).max(SMALLEST).max((need * 2).next_power_of_two());
+            self.grow(wanted);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, capacity: usize) {
+        let mut bigger = Queue {
+            bytes: vec![0; capacity],
+            head: 0,
+            tail: 0,
+            count: 0,
+            payload: 0,
+            limit: usize::MAX / 4,
+        };
+        while let Some((record, payload)) = self.front() {
+            bigger.push(&record, payload);
+            self.pop();
+        }
+        bigger.limit = self.limit;
+        *self = bigger;
+    }
+
+    /// Position of the first record, past a marker.
+    fn front_at(&self) -> Option<usize> {
+        if self.count == 0 {
+            return None;
+        }
+        let at = self.head % self.bytes.len();
+        let length = u32::from_ne_bytes(self.bytes[at..at + 4].try_into().ok()?);
+        Some(if length == SKIP { 0 } else { at })
+    }
+
+    /// The oldest datagram.
+    #[must_use]
+    pub fn front(&self) -> Option<(Record, &[u8])> {
+        let at = self.front_at()?;
+        let header: &[u8; HEADER] = self.bytes[at..at + HEADER].try_into().ok()?;
+        let (record, length) = decode(header);
+        Some((record, &self.bytes[at + HEADER..at + HEADER + length as usize]))
+    }
+
+    /// Drops the oldest datagram.
+    pub fn pop(&mut self) {
+        let Some(at) = self.front_at() else { return };
+        let capacity = self.bytes.len();
+        if self.head % capacity != at {
+            self.head += capacity - self.head % capacity;
+        }
+        let length = u32::from_ne_bytes([
+            self.bytes[at],
+            self.bytes[at + 1],
+            self.bytes[at + 2],
+            self.bytes[at + 3],
+        ]) as usize;
+        self.head += Self::size_of(length);
+        self.count -= 1;
+        self.payload -= length;
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        self.head = 0;
+        self.tail = 0;
+        self.count = 0;
+        self.payload = 0;
+    }
+}
+
+fn encode(out: &mut [u8; HEADER], record: &Record, length: u32) {
+    out[0..4].copy_from_slice(&length.to_ne_bytes());
+    out[4..8].copy_from_slice(&record.source.ip().octets());
+    out[8..12].copy_from_slice(&record.destination.ip().octets());
+    out[12..14].copy_from_slice(&record.source.port().to_ne_bytes());
+    out[14..16].copy_from_slice(&record.destination.port().to_ne_bytes());
+    out[16..20].copy_from_slice(&record.ifindex.to_ne_bytes());
+    out[20] = record.ttl;
+    out[21] = record.tos;
+    out[24..32].copy_from_slice(&record.timestamp.to_ne_bytes());
+}
+
+fn decode(header: &[u8; HEADER]) -> (Record, u32) {
+    let word = |at: usize| {
+        u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+    };
+    let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    let ip = |at: usize| {
+        Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3])
+    };
+    let record = Record {
+        source: SocketAddrV4::new(ip(4), half(12)),
+        destination: SocketAddrV4::new(ip(8), half(14)),
+        ifindex: word(16),
+        ttl: header[20],
+        tos: header[21],
+        timestamp: u64::from(word(24)) | u64::from(word(28)) << 32,
+    };
+    #[cfg(target_endian = "big")]
+    compile_error!("the time stamp is put together little-endian");
+    (record, word(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn record(n: u32) -> Record {
+        Record {
+            source: SocketAddrV4::new(Ipv4Addr::from(n), n as u16),
+            destination: SocketAddrV4::new(Ipv4Addr::from(!n), !n as u16),
+            ifindex: n * 3,
+            ttl: n as u8,
+            tos: (n >> 8) as u8,
+            timestamp: u64::from(n) << 33 | 7,
+        }
+    }
+
+    proptest! {
+        /// The queue against a list: same order, same contents, whatever the sizes.
+        #[test]
+        fn behaves_like_a_list(ops in prop::collection::vec((any::<bool>(), 0usize..3000), 1..400)) {
+            let mut queue = Queue::new(100_000);
+            let mut model: VecDeque<(Record, Vec<u8>)> = VecDeque::new();
+            for (i, (push, size)) in ops.into_iter().enumerate() {
+                if push {
+                    let payload = vec![i as u8; size];
+                    let r = record(i as u32);
+                    if queue.push(&r, &payload) {
+                        model.push_back((r, payload));
+                    }
+                } else {
+                    let front = queue.front().map(|(r, p)| (r, p.to_vec()));
+                    prop_assert_eq!(&front, &model.front().cloned());
+                    queue.pop();
+                    model.pop_front();
+                }
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.payload_bytes(), model.iter().map(|m| m.1.len()).sum::<usize>());
+            }
+        }
+    }
+
+    #[test]
+    fn holds_at_least_its_limit_and_then_refuses() {
+        let mut queue = Queue::new(212_992);
+        let mut taken = 0;
+        while queue.push(&record(taken), &[1; 64]) {
+            taken += 1;
+            assert!(taken < 1_000_000);
+        }
+        assert!(taken as usize * 96 >= 212_992, "{taken}");
+        assert!(queue.bytes.len() <= 1 << 20);
+        queue.pop();
+        assert!(queue.push(&record(0), &[1; 64]));
+    }
+
+    #[test]
+    fn a_single_datagram_always_fits() {
+        let mut queue = Queue::new(100);
+        assert!(queue.push(&record(1), &[7; 65_507]));
+        assert!(!queue.push(&record(2), &[7; 1]));
+        assert_eq!(queue.front().map(|f| f.1.len()), Some(65_507));
+    }
+}

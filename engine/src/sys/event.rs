@@ -1,0 +1,281 @@
+//! Sleeping and waking: ppoll(2), eventfd(2), signal masks, membarrier(2).
+
+use super::handle::Handle;
+use super::raw::syscall6;
+use crate::error::Errno;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// ppoll on a set, `timeout` in nanoseconds (None: for ever), `mask` in the kernel's
+/// 64-bit form.
+///
+/// # Errors
+/// EINTR, EINVAL, ENOMEM.
+pub fn ppoll(
+    fds: &mut [libc::pollfd],
+    timeout: Option<u64>,
+    mask: Option<u64>,
+) -> Result<usize, Errno> {
+    let ts = timeout.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    });
+    let ts_ptr = ts.as_ref().map_or(0, |t| std::ptr::from_ref(t) as usize);
+    let mask_ptr = mask.as_ref().map_or(0, |m| std::ptr::from_ref(m) as usize);
+    // SAFETY: all three live until the call returns; the lengths match.
+    unsafe {
+        syscall6(
+            libc::SYS_ppoll,
+            [fds.as_mut_ptr() as usize, fds.len(), ts_ptr, mask_ptr, size_of::<u64>(), 0],
+        )
+    }
+}
+
+/// epoll_pwait2-like wait on a kernel epoll instance; `timeout` in nanoseconds.
+///
+/// # Errors
+/// EINTR, EBADF, EINVAL, EFAULT.
+pub fn epoll_wait(
+    epfd: RawFd,
+    out: &mut [libc::epoll_event],
+    timeout: Option<u64>,
+) -> Result<usize, Errno> {
+    // Only ever polled with 0: the sleep is a ppoll that includes the epfd.
+    let ms = timeout.map_or(-1isize, |ns| (ns / 1_000_000) as isize);
+    // SAFETY: the kernel writes at most out.len() events.
+    unsafe {
+        syscall6(
+            libc::SYS_epoll_pwait,
+            [epfd as usize, out.as_mut_ptr() as usize, out.len(), ms as usize, 0, 8],
+        )
+    }
+}
+
+/// epoll_ctl(2); `event` is a caller's pointer or that of a live value here.
+///
+/// # Errors
+/// The kernel's.
+pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, event: usize) -> Result<usize, Errno> {
+    // SAFETY: the kernel checks the pointer; it only reads through it.
+    unsafe {
+        syscall6(libc::SYS_epoll_ctl, [epfd as usize, op as usize, fd as usize, event, 0, 0])
+    }
+}
+
+/// Copies an epoll_event that epoll_ctl has just read.
+#[must_use]
+pub fn user_event(event: usize) -> Option<libc::epoll_event> {
+    if event == 0 {
+        return None;
+    }
+    // SAFETY: the kernel has just read this structure; alignment is not assumed.
+    Some(unsafe { (event as *const libc::epoll_event).read_unaligned() })
+}
+
+/// An eventfd for waking a sleeper.
+#[derive(Debug)]
+pub struct Event {
+    fd: Handle,
+}
+
+impl Event {
+    /// Opens it, non-blocking and close-on-exec.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE.
+    pub fn open() -> Result<Self, Errno> {
+        let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
+        // SAFETY: eventfd2 takes integers only.
+        let fd = unsafe { syscall6(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }?;
+        Ok(Self { fd: Handle::new(fd as RawFd) })
+    }
+
+    /// Wakes whoever polls it.
+    pub fn signal(&self) {
+        let one = 1u64;
+        let at = std::ptr::from_ref(&one) as usize;
+        // SAFETY: writes eight bytes from a live value.
+        let _ = unsafe {
+            syscall6(libc::SYS_write, [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0])
+        };
+    }
+
+    /// Takes all signals back.
+    pub fn clear(&self) {
+        let mut value = 0u64;
+        let at = std::ptr::from_mut(&mut value) as usize;
+        // SAFETY: reads eight bytes into a live value.
+        let _ = unsafe {
+            syscall6(libc::SYS_read, [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0])
+        };
+    }
+
+    /// For the poll set.
+    #[must_use]
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Signals that a fault in the program raises on the spot: never blocked.
+const SYNCHRONOUS: u64 = bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS);
+
+const fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+fn sigprocmask(how: i32, set: u64) -> u64 {
+    let mut old = 0u64;
+    let set_ptr = std::ptr::from_ref(&set) as usize;
+    let old_ptr = std::ptr::from_mut(&mut old) as usize;
+    // SAFETY: both are eight-byte values that outlive the call.
+    let _ = unsafe {
+        syscall6(libc::SYS_rt_sigprocmask, [how as usize, set_ptr, old_ptr, 8, 0, 0])
+    };
+    old
+}
+
+/// Holds handlers back while the thread spins, so that one that ran can be told from
+/// one that did not.
+#[derive(Debug)]
+pub struct SignalHold {
+    old: u64,
+}
+
+impl SignalHold {
+    /// Blocks every asynchronous signal.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { old: sigprocmask(libc::SIG_BLOCK, !SYNCHRONOUS) }
+    }
+
+    /// The mask of the time before.
+    #[must_use]
+    pub fn original(&self) -> u64 {
+        self.old
+    }
+
+    /// Signals held back that `mask` would let through.
+    #[must_use]
+    pub fn pending(&self, mask: u64) -> u64 {
+        let mut set = 0u64;
+        let at = std::ptr::from_mut(&mut set) as usize;
+        // SAFETY: writes eight bytes to a live value.
+        let _ = unsafe { syscall6(libc::SYS_rt_sigpending, [at, 8, 0, 0, 0, 0]) };
+        set & !mask
+    }
+}
+
+impl Drop for SignalHold {
+    fn drop(&mut self) {
+        sigprocmask(libc::SIG_SETMASK, self.old);
+    }
+}
+
+/// `struct kernel_sigaction` of the rt_sigaction system call (x86-64 and aarch64).
+#[repr(C)]
+#[derive(Default)]
+struct KernelSigaction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// What a signal of a set would do to a blocked call when delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// Nothing: ignored, or no signal.
+    None,
+    /// A handler with SA_RESTART.
+    Restart,
+    /// A handler without, or a default action.
+    Interrupt,
+}
+
+/// Looks up the actions of the signals in `set`; the strongest wins.
+#[must_use]
+pub fn interruption(set: u64) -> Interruption {
+    let mut result = Interruption::None;
+    for signal in 1..=64 {
+        if set & bit(signal) == 0 {
+            continue;
+        }
+        let mut action = KernelSigaction::default();
+        let at = std::ptr::from_mut(&mut action) as usize;
+        // SAFETY: the kernel fills the structure; no new action is given.
+        let asked = unsafe { syscall6(libc::SYS_rt_sigaction, [signal as usize, 0, at, 8, 0, 0]) };
+        if asked.is_err() || action.handler == libc::SIG_IGN {
+            continue;
+        }
+        if action.handler != libc::SIG_DFL && action.flags & libc::SA_RESTART as u64 != 0 {
+            if result == Interruption::None {
+                result = Interruption::Restart;
+            }
+        } else if action.handler != libc::SIG_DFL {
+            return Interruption::Interrupt;
+        } else if result == Interruption::None {
+            // A default action ends or stops the process by itself, or is to ignore.
+            result = Interruption::Restart;
+        }
+    }
+    result
+}
+
+/// Blocks every signal for the calling thread for good (control thread).
+pub fn block_all_signals() {
+    sigprocmask(libc::SIG_SETMASK, !SYNCHRONOUS);
+}
+
+const MEMBARRIER_CMD_PRIVATE_EXPEDITED: usize = 8;
+const MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED: usize = 16;
+
+fn membarrier(command: usize) -> bool {
+    // SAFETY: membarrier takes integers only.
+    unsafe { syscall6(libc::SYS_membarrier, [command, 0, 0, 0, 0, 0]) }.is_ok()
+}
+
+/// Makes [`heavy_barrier`] possible for this process.
+#[must_use]
+pub fn register_heavy_barrier() -> bool {
+    membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)
+}
+
+/// A full memory barrier on every running thread of the process.
+#[must_use]
+pub fn heavy_barrier() -> bool {
+    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED)
+}
+
+/// sched_yield(2).
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    let _ = unsafe { syscall6(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// getpid(2).
+#[must_use]
+pub fn process_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall6(libc::SYS_getpid, [0; 6]) }.map_or(0, |pid| pid as u32)
+}
+
+/// Ticks of a free-running counter, cheaper than the clock; only for "a while ago".
+#[inline]
+#[must_use]
+pub fn ticks() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        // SAFETY: rdtsc exists on every x86-64.
+        unsafe { core::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        crate::clock::monotonic()
+    }
+}

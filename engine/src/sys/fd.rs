@@ -1,0 +1,97 @@
+//! Where the engine's own descriptors live: high numbers, close-on-exec, known by a bit set
+//! so that an application that closes everything does not take them away.
+
+use super::raw::syscall6;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Numbers below this are never used for ours while a higher one can be had.
+const LOWEST: usize = 1 << 9;
+/// Numbers that the registry can hold.
+const TRACKED: usize = 1 << 16;
+
+static INTERNAL: [AtomicU64; TRACKED / 64] = [const { AtomicU64::new(0) }; TRACKED / 64];
+
+fn nofile_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current.map_or(TRACKED, |v| usize::try_from(v).unwrap_or(TRACKED))
+}
+
+fn dup_from(fd: RawFd, lowest: usize) -> Option<RawFd> {
+    // SAFETY: fcntl(F_DUPFD_CLOEXEC) takes integers only.
+    let r = unsafe {
+        syscall6(
+            libc::SYS_fcntl,
+            [fd as usize, libc::F_DUPFD_CLOEXEC as usize, lowest, 0, 0, 0],
+        )
+    };
+    r.ok().map(|v| v as RawFd)
+}
+
+/// Moves a descriptor of the engine to a high number and registers it. Where no high
+/// number can be had it stays where it is.
+#[must_use]
+pub fn move_high(fd: RawFd) -> RawFd {
+    let limit = nofile_limit().min(TRACKED);
+    let mut placed = None;
+    if fd >= 0 {
+        for lowest in [limit.saturating_sub(256).max(LOWEST), limit.saturating_sub(64), limit / 2] {
+            if lowest > fd as usize && lowest < limit {
+                placed = dup_from(fd, lowest);
+            }
+            if placed.is_some() {
+                break;
+            }
+        }
+    }
+    let number = match placed {
+        Some(high) => {
+            // SAFETY: closes the low number that the caller gave up to us.
+            let _ = unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+            high
+        }
+        None => fd,
+    };
+    register(number);
+    number
+}
+
+fn word(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let n = usize::try_from(fd).ok()?;
+    Some((INTERNAL.get(n / 64)?, 1 << (n % 64)))
+}
+
+/// Remembers a descriptor as the engine's own.
+pub fn register(fd: RawFd) {
+    if let Some((bits, bit)) = word(fd) {
+        bits.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// Forgets it.
+pub fn unregister(fd: RawFd) {
+    if let Some((bits, bit)) = word(fd) {
+        bits.fetch_and(!bit, Ordering::Relaxed);
+    }
+}
+
+/// True for a descriptor of the engine itself: the application does not know it.
+#[must_use]
+pub fn is_internal(fd: RawFd) -> bool {
+    word(fd).is_some_and(|(bits, bit)| bits.load(Ordering::Relaxed) & bit != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registry_keeps_numbers_apart() {
+        register(70);
+        assert!(is_internal(70));
+        assert!(!is_internal(71));
+        unregister(70);
+        assert!(!is_internal(70));
+        assert!(!is_internal(-1));
+    }
+}

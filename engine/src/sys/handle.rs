@@ -1,0 +1,33 @@
+//! An owned descriptor of the engine itself.
+//!
+//! Not std's `OwnedFd`: its drop calls libc's `close`, which is our own hook.
+
+use super::raw::syscall6;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// A descriptor that is closed on drop.
+#[derive(Debug)]
+pub struct Handle(RawFd);
+
+impl Handle {
+    /// Takes a new descriptor over and moves it out of the application's way
+    /// (see [`super::fd::move_high`]).
+    #[must_use]
+    pub fn new(fd: RawFd) -> Self {
+        Self(super::fd::move_high(fd))
+    }
+}
+
+impl AsRawFd for Handle {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        super::fd::unregister(self.0);
+        // SAFETY: closing a descriptor that this value owns touches no memory.
+        let _ = unsafe { syscall6(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+    }
+}

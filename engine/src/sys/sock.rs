@@ -1,0 +1,240 @@
+//! Socket system calls on the application's kernel sockets and on our own.
+//!
+//! The caller's pointers are handed to the kernel unread: it checks them.
+
+use super::raw::syscall6;
+use crate::error::Errno;
+use std::mem::size_of;
+use std::os::fd::RawFd;
+
+/// A system call whose pointers come from the application or from live references here.
+///
+/// The kernel checks every pointer (EFAULT); memory it writes belongs to the
+/// application, which asked for it.
+fn call(nr: libc::c_long, args: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: see above; every caller in this file passes either the application's
+    // own arguments or pointers to values that outlive the call.
+    unsafe { syscall6(nr, args) }
+}
+
+/// bind(2) with the caller's structure.
+///
+/// # Errors
+/// The kernel's.
+pub fn bind(fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
+    call(libc::SYS_bind, [fd as usize, ptr, len as usize, 0, 0, 0])
+}
+
+/// connect(2) with the caller's structure.
+///
+/// # Errors
+/// The kernel's.
+pub fn connect(fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
+    call(libc::SYS_connect, [fd as usize, ptr, len as usize, 0, 0, 0])
+}
+
+/// setsockopt(2) with the caller's value.
+///
+/// # Errors
+/// The kernel's.
+pub fn setsockopt(fd: RawFd, level: i32, name: i32, ptr: usize, len: u32) -> Result<usize, Errno> {
+    call(
+        libc::SYS_setsockopt,
+        [fd as usize, level as usize, name as usize, ptr, len as usize, 0],
+    )
+}
+
+/// setsockopt(2) with a value of ours.
+///
+/// # Errors
+/// The kernel's.
+pub fn set<T>(fd: RawFd, level: i32, name: i32, value: &T) -> Result<(), Errno> {
+    setsockopt(fd, level, name, std::ptr::from_ref(value) as usize, size_of::<T>() as u32).map(drop)
+}
+
+/// getsockopt(2) of an int.
+///
+/// # Errors
+/// The kernel's.
+pub fn get_int(fd: RawFd, level: i32, name: i32) -> Result<i32, Errno> {
+    let mut value = 0i32;
+    let mut len = size_of::<i32>() as u32;
+    call(
+        libc::SYS_getsockopt,
+        [
+            fd as usize,
+            level as usize,
+            name as usize,
+            std::ptr::from_mut(&mut value) as usize,
+            std::ptr::from_mut(&mut len) as usize,
+            0,
+        ],
+    )?;
+    Ok(value)
+}
+
+/// getsockopt(2) into a byte buffer; the length the kernel filled.
+///
+/// # Errors
+/// The kernel's.
+pub fn get_bytes(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Result<usize, Errno> {
+    let mut len = out.len() as u32;
+    call(
+        libc::SYS_getsockopt,
+        [
+            fd as usize,
+            level as usize,
+            name as usize,
+            out.as_mut_ptr() as usize,
+            std::ptr::from_mut(&mut len) as usize,
+            0,
+        ],
+    )?;
+    Ok(len as usize)
+}
+
+fn name_call(nr: libc::c_long, fd: RawFd) -> Result<Option<std::net::SocketAddr>, Errno> {
+    let mut buf = [0u8; 128];
+    let mut len = buf.len() as u32;
+    call(
+        nr,
+        [fd as usize, buf.as_mut_ptr() as usize, std::ptr::from_mut(&mut len) as usize, 0, 0, 0],
+    )?;
+    Ok(parse_sockaddr(&buf[..(len as usize).min(128)]))
+}
+
+/// getsockname(2); None for a family other than AF_INET and AF_INET6.
+///
+/// # Errors
+/// The kernel's.
+pub fn local_name(fd: RawFd) -> Result<Option<std::net::SocketAddr>, Errno> {
+    name_call(libc::SYS_getsockname, fd)
+}
+
+/// getpeername(2); as [`local_name`].
+///
+/// # Errors
+/// The kernel's, ENOTCONN among them.
+pub fn peer_name(fd: RawFd) -> Result<Option<std::net::SocketAddr>, Errno> {
+    name_call(libc::SYS_getpeername, fd)
+}
+
+/// Reads a `sockaddr_in` or `sockaddr_in6` (ip(7), ipv6(7)) of at least its full size.
+#[must_use]
+pub fn parse_sockaddr(bytes: &[u8]) -> Option<std::net::SocketAddr> {
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+    let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    match i32::from(family) {
+        libc::AF_INET if bytes.len() >= size_of::<libc::sockaddr_in>() => {
+            let ip: [u8; 4] = bytes.get(4..8)?.try_into().ok()?;
+            Some(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(ip), port)))
+        }
+        libc::AF_INET6 if bytes.len() >= 24 => {
+            let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
+            Some(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, 0)))
+        }
+        _ => None,
+    }
+}
+
+/// shutdown(2).
+///
+/// # Errors
+/// The kernel's.
+pub fn shutdown(fd: RawFd, how: i32) -> Result<usize, Errno> {
+    call(libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0])
+}
+
+/// ioctl(2) with the caller's argument.
+///
+/// # Errors
+/// The kernel's.
+pub fn ioctl(fd: RawFd, request: libc::c_ulong, arg: usize) -> Result<usize, Errno> {
+    call(libc::SYS_ioctl, [fd as usize, request as usize, arg, 0, 0, 0])
+}
+
+/// FIONREAD on a kernel UDP socket: bytes of the next datagram.
+///
+/// # Errors
+/// The kernel's.
+pub fn fionread(fd: RawFd) -> Result<i32, Errno> {
+    let mut value = 0i32;
+    ioctl(fd, libc::FIONREAD, std::ptr::from_mut(&mut value) as usize)?;
+    Ok(value)
+}
+
+/// F_GETFL.
+///
+/// # Errors
+/// The kernel's.
+pub fn status_flags(fd: RawFd) -> Result<i32, Errno> {
+    call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]).map(|v| v as i32)
+}
+
+/// Duplicates a descriptor (close-on-exec).
+///
+/// # Errors
+/// The kernel's.
+pub fn duplicate(fd: RawFd) -> Result<RawFd, Errno> {
+    call(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0])
+        .map(|v| v as RawFd)
+}
+
+/// Sends one buffer; the socket is connected or bound to where it goes.
+///
+/// # Errors
+/// The kernel's.
+pub fn send(fd: RawFd, frame: &[u8], flags: i32) -> Result<usize, Errno> {
+    call(
+        libc::SYS_sendto,
+        [fd as usize, frame.as_ptr() as usize, frame.len(), flags as usize, 0, 0],
+    )
+}
+
+/// Receives into one buffer.
+///
+/// # Errors
+/// The kernel's.
+pub fn recv(fd: RawFd, out: &mut [u8], flags: i32) -> Result<usize, Errno> {
+    call(
+        libc::SYS_recvfrom,
+        [fd as usize, out.as_mut_ptr() as usize, out.len(), flags as usize, 0, 0],
+    )
+}
+
+/// Copies an int from the application's memory that the kernel has just read itself.
+#[must_use]
+pub fn user_int(ptr: usize, len: u32) -> Option<i32> {
+    let mut value = [0u8; 4];
+    let have = user_bytes(ptr, len, &mut value);
+    // Linux takes a single byte for some options and an int for all.
+    match have {
+        4.. => Some(i32::from_ne_bytes(value)),
+        1..4 => Some(i32::from(value[0])),
+        _ => None,
+    }
+}
+
+/// Copies bytes from the application's memory that the kernel has just read itself
+/// (so the range is mapped); the number copied.
+pub fn user_bytes(ptr: usize, len: u32, out: &mut [u8]) -> usize {
+    let n = (len as usize).min(out.len());
+    if ptr == 0 {
+        return 0;
+    }
+    // SAFETY: the system call that came before read these bytes and succeeded; `out`
+    // is at least n long and is ours.
+    unsafe { std::ptr::copy_nonoverlapping(ptr as *const u8, out.as_mut_ptr(), n) };
+    n
+}
+
+/// Stores an int where the application asked for it.
+pub fn store_int(ptr: usize, value: i32) -> Result<(), Errno> {
+    if ptr == 0 {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: the application's out-parameter, non-null; unaligned is allowed.
+    unsafe { (ptr as *mut i32).write_unaligned(value) };
+    Ok(())
+}
