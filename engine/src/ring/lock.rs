@@ -122,7 +122,9 @@ unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> std::fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lock").field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,7 +150,10 @@ impl<T> Lock<T> {
     pub fn lock(&self) -> Option<Guard<'_, T>> {
         let me = thread_pointer();
         match self.enter_biased(me) {
-            Entered::Biased => Some(Guard { lock: self, biased: true }),
+            Entered::Biased => Some(Guard {
+                lock: self,
+                biased: true,
+            }),
             Entered::Refused => None,
             Entered::Owned => self.enter_owned(me),
         }
@@ -159,16 +164,26 @@ impl<T> Lock<T> {
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let me = thread_pointer();
         match self.enter_biased(me) {
-            Entered::Biased => return Some(Guard { lock: self, biased: true }),
+            Entered::Biased => {
+                return Some(Guard {
+                    lock: self,
+                    biased: true,
+                });
+            }
             Entered::Refused => return None,
             Entered::Owned => {}
         }
         if MODE.load(Ordering::Relaxed) == MUTEX && !self.mutex.try_lock() {
             return None;
         }
-        let free = self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        let free = self
+            .owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
         if free.is_ok() && self.biased.load(Ordering::Acquire) == 0 {
-            return Some(Guard { lock: self, biased: false });
+            return Some(Guard {
+                lock: self,
+                biased: false,
+            });
         }
         if free.is_ok() {
             self.owner.store(0, Ordering::Release);
@@ -217,14 +232,21 @@ impl<T> Lock<T> {
         if mode == MUTEX {
             self.mutex.lock();
         }
-        if self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             self.wait(me, mode);
         }
         // Whoever was inside by bias when the bias was revoked leaves soon.
         while self.biased.load(Ordering::Acquire) != 0 {
             std::hint::spin_loop();
         }
-        Some(Guard { lock: self, biased: false })
+        Some(Guard {
+            lock: self,
+            biased: false,
+        })
     }
 
     #[cold]
@@ -233,7 +255,10 @@ impl<T> Lock<T> {
         let mut turns = 0u32;
         loop {
             if self.owner.load(Ordering::Relaxed) == 0
-                && self.owner.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                && self
+                    .owner
+                    .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
             {
                 return;
             }

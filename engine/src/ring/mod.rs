@@ -1,9 +1,12 @@
 //! What threads share on the data path: the lock that follows VMA_THREAD_MODE, and
 //! the queue of received datagrams.
-#![allow(unsafe_code, reason = "the lock guards its value through an UnsafeCell")]
+#![allow(
+    unsafe_code,
+    reason = "the lock guards its value through an UnsafeCell"
+)]
 
 mod lock;
 mod queue;
 
-pub use lock::{Guard, Lock, mode, set_mode, switches};
+pub use lock::{Guard, Lock, Visit, mode, set_mode, switches, visit};
 pub use queue::{Queue, Record};

@@ -43,7 +43,14 @@ impl Queue {
     /// An empty queue that will hold up to `limit` bytes of records.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), head: 0, tail: 0, count: 0, payload: 0, limit }
+        Self {
+            bytes: Vec::new(),
+            head: 0,
+            tail: 0,
+            count: 0,
+            payload: 0,
+            limit,
+        }
     }
 
     /// Changes the limit; what is queued stays.
@@ -90,8 +97,9 @@ impl Queue {
             self.tail += capacity - at;
             at = 0;
         }
-        let header: &mut [u8; HEADER] =
-            (&mut self.bytes[at..at + HEADER]).try_into().expect("a slice of HEADER bytes");
+        let header: &mut [u8; HEADER] = (&mut self.bytes[at..at + HEADER])
+            .try_into()
+            .expect("a slice of HEADER bytes");
         encode(header, record, payload.len() as u32);
         self.bytes[at + HEADER..at + HEADER + payload.len()].copy_from_slice(payload);
         self.tail += need;
@@ -106,7 +114,11 @@ impl Queue {
             let capacity = self.bytes.len();
             if capacity > 0 {
                 let at = self.tail % capacity;
-                let gap = if capacity - at < need { capacity - at } else { 0 };
+                let gap = if capacity - at < need {
+                    capacity - at
+                } else {
+                    0
+                };
                 if self.tail - self.head + gap + need <= capacity {
                     return true;
                 }
@@ -116,7 +128,9 @@ impl Queue {
             if capacity >= most {
                 return false;
             }
-            let wanted = (capacity * 2).max(SMALLEST).max((need * 2).next_power_of_two());
+            let wanted = (capacity * 2)
+                .max(SMALLEST)
+                .max((need * 2).next_power_of_two());
             self.grow(wanted);
         }
     }
@@ -155,7 +169,10 @@ impl Queue {
         let at = self.front_at()?;
         let header: &[u8; HEADER] = self.bytes[at..at + HEADER].try_into().ok()?;
         let (record, length) = decode(header);
-        Some((record, &self.bytes[at + HEADER..at + HEADER + length as usize]))
+        Some((
+            record,
+            &self.bytes[at + HEADER..at + HEADER + length as usize],
+        ))
     }
 
     /// Drops the oldest datagram.
@@ -202,9 +219,7 @@ fn decode(header: &[u8; HEADER]) -> (Record, u32) {
         u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
     };
     let half = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
-    let ip = |at: usize| {
-        Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3])
-    };
+    let ip = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let record = Record {
         source: SocketAddrV4::new(ip(4), half(12)),
         destination: SocketAddrV4::new(ip(8), half(14)),

@@ -41,7 +41,12 @@ const fn ad(offset: u32) -> u32 {
 pub type Program = Vec<libc::sock_filter>;
 
 const fn op(code: u16, k: u32) -> libc::sock_filter {
-    libc::sock_filter { code, jt: 0, jf: 0, k }
+    libc::sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {

@@ -26,7 +26,14 @@ pub fn ppoll(
     unsafe {
         syscall6(
             libc::SYS_ppoll,
-            [fds.as_mut_ptr() as usize, fds.len(), ts_ptr, mask_ptr, size_of::<u64>(), 0],
+            [
+                fds.as_mut_ptr() as usize,
+                fds.len(),
+                ts_ptr,
+                mask_ptr,
+                size_of::<u64>(),
+                0,
+            ],
         )
     }
 }
@@ -46,7 +53,14 @@ pub fn epoll_wait(
     unsafe {
         syscall6(
             libc::SYS_epoll_pwait,
-            [epfd as usize, out.as_mut_ptr() as usize, out.len(), ms as usize, 0, 8],
+            [
+                epfd as usize,
+                out.as_mut_ptr() as usize,
+                out.len(),
+                ms as usize,
+                0,
+                8,
+            ],
         )
     }
 }
@@ -58,7 +72,10 @@ pub fn epoll_wait(
 pub fn epoll_ctl(epfd: RawFd, op: i32, fd: RawFd, event: usize) -> Result<usize, Errno> {
     // SAFETY: the kernel checks the pointer; it only reads through it.
     unsafe {
-        syscall6(libc::SYS_epoll_ctl, [epfd as usize, op as usize, fd as usize, event, 0, 0])
+        syscall6(
+            libc::SYS_epoll_ctl,
+            [epfd as usize, op as usize, fd as usize, event, 0, 0],
+        )
     }
 }
 
@@ -87,7 +104,9 @@ impl Event {
         let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
         // SAFETY: eventfd2 takes integers only.
         let fd = unsafe { syscall6(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }?;
-        Ok(Self { fd: Handle::new(fd as RawFd) })
+        Ok(Self {
+            fd: Handle::new(fd as RawFd),
+        })
     }
 
     /// Wakes whoever polls it.
@@ -96,7 +115,10 @@ impl Event {
         let at = std::ptr::from_ref(&one) as usize;
         // SAFETY: writes eight bytes from a live value.
         let _ = unsafe {
-            syscall6(libc::SYS_write, [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0])
+            syscall6(
+                libc::SYS_write,
+                [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0],
+            )
         };
     }
 
@@ -106,7 +128,10 @@ impl Event {
         let at = std::ptr::from_mut(&mut value) as usize;
         // SAFETY: reads eight bytes into a live value.
         let _ = unsafe {
-            syscall6(libc::SYS_read, [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0])
+            syscall6(
+                libc::SYS_read,
+                [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0],
+            )
         };
     }
 
@@ -135,7 +160,10 @@ fn sigprocmask(how: i32, set: u64) -> u64 {
     let old_ptr = std::ptr::from_mut(&mut old) as usize;
     // SAFETY: both are eight-byte values that outlive the call.
     let _ = unsafe {
-        syscall6(libc::SYS_rt_sigprocmask, [how as usize, set_ptr, old_ptr, 8, 0, 0])
+        syscall6(
+            libc::SYS_rt_sigprocmask,
+            [how as usize, set_ptr, old_ptr, 8, 0, 0],
+        )
     };
     old
 }
@@ -151,7 +179,9 @@ impl SignalHold {
     /// Blocks every asynchronous signal.
     #[must_use]
     pub fn begin() -> Self {
-        Self { old: sigprocmask(libc::SIG_BLOCK, !SYNCHRONOUS) }
+        Self {
+            old: sigprocmask(libc::SIG_BLOCK, !SYNCHRONOUS),
+        }
     }
 
     /// The mask of the time before.

@@ -14,7 +14,9 @@ static INTERNAL: [AtomicU64; TRACKED / 64] = [const { AtomicU64::new(0) }; TRACK
 
 fn nofile_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current.map_or(TRACKED, |v| usize::try_from(v).unwrap_or(TRACKED))
+    limit
+        .current
+        .map_or(TRACKED, |v| usize::try_from(v).unwrap_or(TRACKED))
 }
 
 fn dup_from(fd: RawFd, lowest: usize) -> Option<RawFd> {
@@ -35,7 +37,11 @@ pub fn move_high(fd: RawFd) -> RawFd {
     let limit = nofile_limit().min(TRACKED);
     let mut placed = None;
     if fd >= 0 {
-        for lowest in [limit.saturating_sub(256).max(LOWEST), limit.saturating_sub(64), limit / 2] {
+        for lowest in [
+            limit.saturating_sub(256).max(LOWEST),
+            limit.saturating_sub(64),
+            limit / 2,
+        ] {
             if lowest > fd as usize && lowest < limit {
                 placed = dup_from(fd, lowest);
             }

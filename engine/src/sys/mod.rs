@@ -4,10 +4,10 @@
 //! names are our own hooks in a preloaded process, and they would touch `errno`.
 #![allow(unsafe_code, reason = "the one module that talks to the kernel")]
 
-pub mod raw;
 pub mod bpf;
 pub mod event;
 pub mod fd;
 pub mod handle;
 pub mod packet;
+pub mod raw;
 pub mod sock;

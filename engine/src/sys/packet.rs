@@ -120,7 +120,10 @@ fn open_socket() -> Result<Handle, Errno> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: socket(2) takes no pointers.
     let fd = unsafe {
-        syscall6(libc::SYS_socket, [libc::AF_PACKET as usize, kind as usize, 0, 0, 0, 0])
+        syscall6(
+            libc::SYS_socket,
+            [libc::AF_PACKET as usize, kind as usize, 0, 0, 0, 0],
+        )
     }?;
     Ok(Handle::new(fd as RawFd))
 }
@@ -177,17 +180,36 @@ impl PacketRing {
         let base = unsafe {
             syscall6(
                 libc::SYS_mmap,
-                [0, total, prot as usize, libc::MAP_SHARED as usize, fd as usize, 0],
+                [
+                    0,
+                    total,
+                    prot as usize,
+                    libc::MAP_SHARED as usize,
+                    fd as usize,
+                    0,
+                ],
             )
         }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno(libc::ENOMEM))?;
-        let ring = Self { socket, base, geometry, head: 0 };
+        let ring = Self {
+            socket,
+            base,
+            geometry,
+            head: 0,
+        };
         // A forked child must never take the parent's frames.
         // SAFETY: the range is the mapping just made.
         let _ = unsafe {
             syscall6(
                 libc::SYS_madvise,
-                [base.as_ptr() as usize, total, libc::MADV_DONTFORK as usize, 0, 0, 0],
+                [
+                    base.as_ptr() as usize,
+                    total,
+                    libc::MADV_DONTFORK as usize,
+                    0,
+                    0,
+                    0,
+                ],
             )
         };
         bind_to(fd, ifindex, ETH_P_ALL)?;
@@ -276,8 +298,12 @@ impl PacketRing {
     #[must_use]
     pub fn take_drops(&self) -> u32 {
         let mut out = [0u8; 8];
-        match sock::get_bytes(self.socket.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, &mut out)
-        {
+        match sock::get_bytes(
+            self.socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            PACKET_STATISTICS,
+            &mut out,
+        ) {
             Ok(8) => u32::from_ne_bytes([out[4], out[5], out[6], out[7]]),
             _ => 0,
         }
@@ -301,7 +327,10 @@ impl Drop for PacketRing {
         let total = self.geometry.slots as usize * self.geometry.slot_size as usize;
         // SAFETY: the mapping made in `open`, unmapped once; no borrow outlives self.
         let _ = unsafe {
-            syscall6(libc::SYS_munmap, [self.base.as_ptr() as usize, total, 0, 0, 0, 0])
+            syscall6(
+                libc::SYS_munmap,
+                [self.base.as_ptr() as usize, total, 0, 0, 0, 0],
+            )
         };
     }
 }

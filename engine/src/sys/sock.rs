@@ -40,7 +40,14 @@ pub fn connect(fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
 pub fn setsockopt(fd: RawFd, level: i32, name: i32, ptr: usize, len: u32) -> Result<usize, Errno> {
     call(
         libc::SYS_setsockopt,
-        [fd as usize, level as usize, name as usize, ptr, len as usize, 0],
+        [
+            fd as usize,
+            level as usize,
+            name as usize,
+            ptr,
+            len as usize,
+            0,
+        ],
     )
 }
 
@@ -49,7 +56,14 @@ pub fn setsockopt(fd: RawFd, level: i32, name: i32, ptr: usize, len: u32) -> Res
 /// # Errors
 /// The kernel's.
 pub fn set<T>(fd: RawFd, level: i32, name: i32, value: &T) -> Result<(), Errno> {
-    setsockopt(fd, level, name, std::ptr::from_ref(value) as usize, size_of::<T>() as u32).map(drop)
+    setsockopt(
+        fd,
+        level,
+        name,
+        std::ptr::from_ref(value) as usize,
+        size_of::<T>() as u32,
+    )
+    .map(drop)
 }
 
 /// getsockopt(2) of an int.
@@ -98,7 +112,14 @@ fn name_call(nr: libc::c_long, fd: RawFd) -> Result<Option<std::net::SocketAddr>
     let mut len = buf.len() as u32;
     call(
         nr,
-        [fd as usize, buf.as_mut_ptr() as usize, std::ptr::from_mut(&mut len) as usize, 0, 0, 0],
+        [
+            fd as usize,
+            buf.as_mut_ptr() as usize,
+            std::ptr::from_mut(&mut len) as usize,
+            0,
+            0,
+            0,
+        ],
     )?;
     Ok(parse_sockaddr(&buf[..(len as usize).min(128)]))
 }
@@ -132,7 +153,12 @@ pub fn parse_sockaddr(bytes: &[u8]) -> Option<std::net::SocketAddr> {
         }
         libc::AF_INET6 if bytes.len() >= 24 => {
             let ip: [u8; 16] = bytes.get(8..24)?.try_into().ok()?;
-            Some(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, 0)))
+            Some(SocketAddr::V6(SocketAddrV6::new(
+                Ipv6Addr::from(ip),
+                port,
+                0,
+                0,
+            )))
         }
         _ => None,
     }
@@ -151,7 +177,10 @@ pub fn shutdown(fd: RawFd, how: i32) -> Result<usize, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn ioctl(fd: RawFd, request: libc::c_ulong, arg: usize) -> Result<usize, Errno> {
-    call(libc::SYS_ioctl, [fd as usize, request as usize, arg, 0, 0, 0])
+    call(
+        libc::SYS_ioctl,
+        [fd as usize, request as usize, arg, 0, 0, 0],
+    )
 }
 
 /// FIONREAD on a kernel UDP socket: bytes of the next datagram.
@@ -169,7 +198,11 @@ pub fn fionread(fd: RawFd) -> Result<i32, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn status_flags(fd: RawFd) -> Result<i32, Errno> {
-    call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]).map(|v| v as i32)
+    call(
+        libc::SYS_fcntl,
+        [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0],
+    )
+    .map(|v| v as i32)
 }
 
 /// Duplicates a descriptor (close-on-exec).
@@ -177,8 +210,11 @@ pub fn status_flags(fd: RawFd) -> Result<i32, Errno> {
 /// # Errors
 /// The kernel's.
 pub fn duplicate(fd: RawFd) -> Result<RawFd, Errno> {
-    call(libc::SYS_fcntl, [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0])
-        .map(|v| v as RawFd)
+    call(
+        libc::SYS_fcntl,
+        [fd as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0],
+    )
+    .map(|v| v as RawFd)
 }
 
 /// Sends one buffer; the socket is connected or bound to where it goes.
@@ -188,7 +224,14 @@ pub fn duplicate(fd: RawFd) -> Result<RawFd, Errno> {
 pub fn send(fd: RawFd, frame: &[u8], flags: i32) -> Result<usize, Errno> {
     call(
         libc::SYS_sendto,
-        [fd as usize, frame.as_ptr() as usize, frame.len(), flags as usize, 0, 0],
+        [
+            fd as usize,
+            frame.as_ptr() as usize,
+            frame.len(),
+            flags as usize,
+            0,
+            0,
+        ],
     )
 }
 
@@ -199,7 +242,14 @@ pub fn send(fd: RawFd, frame: &[u8], flags: i32) -> Result<usize, Errno> {
 pub fn recv(fd: RawFd, out: &mut [u8], flags: i32) -> Result<usize, Errno> {
     call(
         libc::SYS_recvfrom,
-        [fd as usize, out.as_mut_ptr() as usize, out.len(), flags as usize, 0, 0],
+        [
+            fd as usize,
+            out.as_mut_ptr() as usize,
+            out.len(),
+            flags as usize,
+            0,
+            0,
+        ],
     )
 }
 

@@ -48,6 +48,9 @@ fn every_mode_excludes_and_single_gives_way_to_a_second_thread() {
     let lock = Lock::new(());
     let held = lock.lock();
     assert!(held.is_some());
-    assert!(lock.lock().is_none(), "a handler on the holder's thread must not wait");
+    assert!(
+        lock.lock().is_none(),
+        "a handler on the holder's thread must not wait"
+    );
     assert!(lock.try_lock().is_none());
 }
