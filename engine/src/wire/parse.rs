@@ -1,0 +1,294 @@
+//! A received frame, from its Ethernet header on.
+//!
+//! Decides what Linux decides before a socket is looked up, and with the same
+//! verdicts: `ip_rcv_core` and `__udp4_lib_rcv` for lengths and checksums (RFC 791 3.1,
+//! RFC 768), `ip_route_input_slow` for sources that cannot be (RFC 1122 3.2.1.3).
+//! Never looks at a table: whether the destination is ours is the caller's question,
+//! and so is a loopback source on an interface that is not loopback.
+
+use super::checksum::Sum;
+use super::{ETHERNET_LEN, ETHERTYPE_IPV4, HEADERS_LEN, IPV4_LEN, PROTOCOL_UDP, UDP_LEN};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+const ETHERTYPE_VLAN: u16 = 0x8100;
+const VLAN_ID: u16 = 0x0fff;
+const MORE_FRAGMENTS: u16 = 0x2000;
+const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+/// Whether the UDP checksum is to be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nobody has looked at it.
+    Verify,
+    /// The device has found it good, or it was never computed because the frame did
+    /// not leave this host (TP_STATUS_CSUMNOTREADY).
+    Trusted,
+}
+
+/// A whole datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UdpFrame<'a> {
+    /// Sender.
+    pub src: SocketAddrV4,
+    /// Destination as the sender wrote it.
+    pub dst: SocketAddrV4,
+    /// Type of service, all eight bits.
+    pub tos: u8,
+    /// Time to live as it arrived.
+    pub ttl: u8,
+    /// Data, without padding.
+    pub payload: &'a [u8],
+}
+
+/// A piece of a datagram (RFC 791 3.2). Its UDP header, if it has one, is not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// Sender.
+    pub src: Ipv4Addr,
+    /// Destination.
+    pub dst: Ipv4Addr,
+    /// Identification.
+    pub id: u16,
+    /// Where it belongs in the IP payload, in bytes.
+    pub offset: u16,
+    /// Whether it is not the last one.
+    pub more: bool,
+    /// Type of service.
+    pub tos: u8,
+    /// Time to live.
+    pub ttl: u8,
+    /// This piece of the IP payload.
+    pub payload: &'a [u8],
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed<'a> {
+    /// A datagram for whoever is bound there.
+    Udp(UdpFrame<'a>),
+    /// A fragment of a UDP datagram.
+    Fragment(Fragment<'a>),
+    /// Not IPv4, not UDP, in a VLAN, or from a source that Linux takes from nobody.
+    NotOurs,
+    /// Lengths or options that contradict each other.
+    Malformed,
+    /// A checksum of IPv4 or UDP is wrong.
+    BadChecksum,
+}
+
+/// Takes a frame apart.
+///
+/// Untagged or priority-tagged (802.1Q with VLAN id 0) Ethernet, IPv4 with or without
+/// options, UDP. Bytes behind the IP total length are padding; bytes of the IP payload
+/// behind the UDP length are ignored, as Linux does.
+#[inline]
+#[must_use]
+pub fn parse(frame: &[u8], checksum: Checksum) -> Parsed<'_> {
+    let Some(h) = frame.first_chunk::<HEADERS_LEN>() else {
+        return parse_general(frame, checksum);
+    };
+    // Ethertype IPv4, version 4 and 20 bytes of header: one comparison.
+    let plain = u32::from_be_bytes([h[12], h[13], h[14], 0]) == 0x0800_4500;
+    let fragment = u16::from_be_bytes([h[20], h[21]]) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
+    if !plain || fragment || h[23] != PROTOCOL_UDP {
+        return parse_general(frame, checksum);
+    }
+    let pair = Sum::ZERO.add_bytes8([h[26], h[27], h[28], h[29], h[30], h[31], h[32], h[33]]);
+    let header = pair
+        .add_bytes8([h[14], h[15], h[16], h[17], h[18], h[19], h[20], h[21]])
+        .add_bytes4([h[22], h[23], h[24], h[25]]);
+    if !header.is_valid() {
+        return Parsed::BadChecksum;
+    }
+    let total = usize::from(u16::from_be_bytes([h[16], h[17]]));
+    let udp_len = u16::from_be_bytes([h[38], h[39]]);
+    let end = ETHERNET_LEN + IPV4_LEN + usize::from(udp_len);
+    if ETHERNET_LEN + total > frame.len() || end > ETHERNET_LEN + total {
+        return Parsed::Malformed;
+    }
+    let Some(payload) = frame.get(HEADERS_LEN..end) else {
+        return Parsed::Malformed;
+    };
+    let src = Ipv4Addr::new(h[26], h[27], h[28], h[29]);
+    let dst = Ipv4Addr::new(h[30], h[31], h[32], h[33]);
+    if h[26].wrapping_sub(1) >= 223 && is_impossible_source(src, dst) {
+        return Parsed::NotOurs;
+    }
+    if checksum == Checksum::Verify && [h[40], h[41]] != [0, 0] {
+        let sum = pair
+            .add_bytes8([h[34], h[35], h[36], h[37], h[38], h[39], h[40], h[41]])
+            .add_field(udp_len)
+            .add_field(u16::from(PROTOCOL_UDP))
+            .add_slice(payload);
+        if !sum.is_valid() {
+            return Parsed::BadChecksum;
+        }
+    }
+    Parsed::Udp(UdpFrame {
+        src: SocketAddrV4::new(src, u16::from_be_bytes([h[34], h[35]])),
+        dst: SocketAddrV4::new(dst, u16::from_be_bytes([h[36], h[37]])),
+        tos: h[15],
+        ttl: h[22],
+        payload,
+    })
+}
+
+/// Takes a UDP header and its data apart (RFC 768), for a datagram that came in pieces.
+/// `ip_payload` is everything behind the IP header.
+#[must_use]
+pub fn parse_udp(
+    (src, dst): (Ipv4Addr, Ipv4Addr),
+    tos: u8,
+    ttl: u8,
+    ip_payload: &[u8],
+    checksum: Checksum,
+) -> Parsed<'_> {
+    let Some(h) = ip_payload.first_chunk::<UDP_LEN>() else {
+        return Parsed::Malformed;
+    };
+    let length = u16::from_be_bytes([h[4], h[5]]);
+    let Some(payload) = ip_payload.get(UDP_LEN..usize::from(length)) else {
+        return Parsed::Malformed;
+    };
+    if checksum == Checksum::Verify && [h[6], h[7]] != [0, 0] {
+        let sum = pseudo_header(src, dst, length)
+            .add_bytes8(*h)
+            .add_slice(payload);
+        if !sum.is_valid() {
+            return Parsed::BadChecksum;
+        }
+    }
+    Parsed::Udp(UdpFrame {
+        src: SocketAddrV4::new(src, u16::from_be_bytes([h[0], h[1]])),
+        dst: SocketAddrV4::new(dst, u16::from_be_bytes([h[2], h[3]])),
+        tos,
+        ttl,
+        payload,
+    })
+}
+
+/// The pseudo header of RFC 768.
+pub(super) fn pseudo_header(src: Ipv4Addr, dst: Ipv4Addr, udp_len: u16) -> Sum {
+    Sum::ZERO
+        .add_bytes4(src.octets())
+        .add_bytes4(dst.octets())
+        .add_field(u16::from(PROTOCOL_UDP))
+        .add_field(udp_len)
+}
+
+/// Everything that the fast path leaves: tags, options, fragments, short frames.
+#[cold]
+#[inline(never)]
+fn parse_general(frame: &[u8], checksum: Checksum) -> Parsed<'_> {
+    let Some((ethernet, mut rest)) = frame.split_first_chunk::<ETHERNET_LEN>() else {
+        return Parsed::Malformed;
+    };
+    let mut ethertype = u16::from_be_bytes([ethernet[12], ethernet[13]]);
+    if ethertype == ETHERTYPE_VLAN {
+        let Some((tag, inner)) = rest.split_first_chunk::<4>() else {
+            return Parsed::Malformed;
+        };
+        if u16::from_be_bytes([tag[0], tag[1]]) & VLAN_ID != 0 {
+            return Parsed::NotOurs;
+        }
+        ethertype = u16::from_be_bytes([tag[2], tag[3]]);
+        rest = inner;
+    }
+    if ethertype != ETHERTYPE_IPV4 {
+        return Parsed::NotOurs;
+    }
+    parse_ipv4(rest, checksum)
+}
+
+fn parse_ipv4(packet: &[u8], checksum: Checksum) -> Parsed<'_> {
+    let Some(h) = packet.first_chunk::<IPV4_LEN>() else {
+        return Parsed::Malformed;
+    };
+    let header_len = usize::from(h[0] & 0x0f) * 4;
+    let total = usize::from(u16::from_be_bytes([h[2], h[3]]));
+    if h[0] >> 4 != 4 || header_len < IPV4_LEN {
+        return Parsed::Malformed;
+    }
+    let Some(header) = packet.get(..header_len) else {
+        return Parsed::Malformed;
+    };
+    if !Sum::ZERO.add_slice(header).is_valid() {
+        return Parsed::BadChecksum;
+    }
+    // Also malformed where the total length is below the header's or beyond the frame.
+    let Some(payload) = packet.get(header_len..total) else {
+        return Parsed::Malformed;
+    };
+    if h[9] != PROTOCOL_UDP {
+        return Parsed::NotOurs;
+    }
+    let src = Ipv4Addr::new(h[12], h[13], h[14], h[15]);
+    let dst = Ipv4Addr::new(h[16], h[17], h[18], h[19]);
+    if is_impossible_source(src, dst) {
+        return Parsed::NotOurs;
+    }
+    match check_options(&header[IPV4_LEN..]) {
+        Options::Fine => {}
+        Options::SourceRoute => return Parsed::NotOurs,
+        Options::Malformed => return Parsed::Malformed,
+    }
+    let fragment = u16::from_be_bytes([h[6], h[7]]);
+    if fragment & (MORE_FRAGMENTS | FRAGMENT_OFFSET) == 0 {
+        return parse_udp((src, dst), h[1], h[8], payload, checksum);
+    }
+    Parsed::Fragment(Fragment {
+        src,
+        dst,
+        id: u16::from_be_bytes([h[4], h[5]]),
+        offset: (fragment & FRAGMENT_OFFSET) * 8,
+        more: fragment & MORE_FRAGMENTS != 0,
+        tos: h[1],
+        ttl: h[8],
+        payload,
+    })
+}
+
+enum Options {
+    Fine,
+    SourceRoute,
+    Malformed,
+}
+
+/// Walks the options (RFC 791 3.1). Source-routed datagrams are dropped by Linux unless
+/// `accept_source_route` is set for all interfaces and the receiving one.
+fn check_options(mut options: &[u8]) -> Options {
+    const END: u8 = 0;
+    const NO_OPERATION: u8 = 1;
+    const LOOSE_SOURCE_ROUTE: u8 = 131;
+    const STRICT_SOURCE_ROUTE: u8 = 137;
+    while let [kind, rest @ ..] = options {
+        options = match *kind {
+            END => return Options::Fine,
+            NO_OPERATION => rest,
+            LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => return Options::SourceRoute,
+            _ => match rest.first().map(|len| usize::from(*len)) {
+                Some(len) if len >= 2 && len <= options.len() => &options[len..],
+                _ => return Options::Malformed,
+            },
+        };
+    }
+    Options::Fine
+}
+
+/// Sources from which Linux takes nothing, whatever its routes: multicast, the limited
+/// broadcast, and 0.0.0.0/8 except where a host without an address may speak
+/// (to the limited broadcast, to 0.0.0.0, and to 224.0.0.0/24).
+#[cold]
+fn is_impossible_source(src: Ipv4Addr, dst: Ipv4Addr) -> bool {
+    if src.is_multicast() || src.is_broadcast() {
+        return true;
+    }
+    if src.octets()[0] != 0 || dst.is_broadcast() {
+        return false;
+    }
+    let link_local_group = dst.octets()[..3] == [224, 0, 0];
+    !(link_local_group || (src.is_unspecified() && dst.is_unspecified()))
+}
+
+#[cfg(test)]
+mod tests;
