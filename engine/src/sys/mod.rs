@@ -10,4 +10,5 @@ pub mod fd;
 pub mod handle;
 pub mod packet;
 pub mod raw;
+pub mod shm;
 pub mod sock;
