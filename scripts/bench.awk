@@ -115,7 +115,7 @@ END {
             m = i == 1 ? "kernel" : "shim"
             if ((s = median("throughput", m, "sent_per_s")) < 0) continue
             r = median("throughput", m, "received_per_s")
-            printf "  %-26s %12d %12d %7.2f %%\n", name(m), s, r, s > 0 ? (1 - r / s) * 100 : 0
+            printf "  %-26s %12d %12d %7.2f %%\n", name(m), s, r, (s > 0 ? (1 - r / s) * 100 : 0)
         }
         if ((r = over(median("throughput", "shim", "received_per_s"), median("throughput", "kernel", "received_per_s"))) > 0)
             printf "  %-44s %7.2f\n", "received: shim / kernel", r
