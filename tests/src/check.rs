@@ -136,6 +136,14 @@ impl Case {
             oracle.stdout,
             oracle.stderr
         );
+        if std::env::var_os("SHOW").is_some() {
+            eprintln!(
+                "--- {} {}\n{}",
+                self.name,
+                self.args.join(" "),
+                oracle.stdout
+            );
+        }
         for &mode in &self.modes {
             let Some((shimmed, reports)) = self.once(mode) else {
                 return;

@@ -320,10 +320,12 @@ static UNUSED const char *peer_ask(const void *payload, size_t size, const char 
 	__attribute__((format(printf, 3, 4)));
 static UNUSED const char *peer_ask(const void *payload, size_t size, const char *format, ...)
 {
-	static char answer[70000];
+	static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+	static __thread char answer[70000];
 	char head[256];
 	va_list args;
 	int saved = errno;
+	pthread_mutex_lock(&turn);
 	if (peer_fd == -1)
 		peer_connect();
 	va_start(args, format);
@@ -338,6 +340,7 @@ static UNUSED const char *peer_ask(const void *payload, size_t size, const char 
 	if (total >= sizeof answer)
 		die("answer too long");
 	full_read(answer, total);
+	pthread_mutex_unlock(&turn);
 	answer[total] = 0;
 	errno = saved;
 	return answer;
