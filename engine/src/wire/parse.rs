@@ -88,49 +88,56 @@ pub fn parse(frame: &[u8], checksum: Checksum) -> Parsed<'_> {
         return parse_general(frame, checksum);
     };
     // Ethertype IPv4, version 4 and 20 bytes of header: one comparison.
-    let plain = u32::from_be_bytes([h[12], h[13], h[14], 0]) == 0x0800_4500;
-    let fragment = u16::from_be_bytes([h[20], h[21]]) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
+    let plain = u32::from_be_bytes(field(h, 12)) & 0xffff_ff00 == 0x0800_4500;
+    let fragment = u16::from_be_bytes(field(h, 20)) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
     if !plain || fragment || h[23] != PROTOCOL_UDP {
         return parse_general(frame, checksum);
     }
-    let pair = Sum::ZERO.add_bytes8([h[26], h[27], h[28], h[29], h[30], h[31], h[32], h[33]]);
-    let header = pair
-        .add_bytes8([h[14], h[15], h[16], h[17], h[18], h[19], h[20], h[21]])
-        .add_bytes4([h[22], h[23], h[24], h[25]]);
+    let header = Sum::ZERO
+        .add_bytes8(field(h, 14))
+        .add_bytes8(field(h, 22))
+        .add_bytes4(field(h, 30));
     if !header.is_valid() {
         return Parsed::BadChecksum;
     }
-    let total = usize::from(u16::from_be_bytes([h[16], h[17]]));
-    let udp_len = u16::from_be_bytes([h[38], h[39]]);
-    let end = ETHERNET_LEN + IPV4_LEN + usize::from(udp_len);
-    if ETHERNET_LEN + total > frame.len() || end > ETHERNET_LEN + total {
+    let total = usize::from(u16::from_be_bytes(field(h, 16)));
+    let udp_len = usize::from(u16::from_be_bytes(field(h, 38)));
+    if ETHERNET_LEN + total > frame.len() || IPV4_LEN + udp_len > total {
         return Parsed::Malformed;
     }
-    let Some(payload) = frame.get(HEADERS_LEN..end) else {
+    let Some(payload) = frame.get(HEADERS_LEN..ETHERNET_LEN + IPV4_LEN + udp_len) else {
         return Parsed::Malformed;
     };
-    let src = Ipv4Addr::new(h[26], h[27], h[28], h[29]);
-    let dst = Ipv4Addr::new(h[30], h[31], h[32], h[33]);
+    let src = Ipv4Addr::from(field(h, 26));
+    let dst = Ipv4Addr::from(field(h, 30));
     if h[26].wrapping_sub(1) >= 223 && is_impossible_source(src, dst) {
         return Parsed::NotOurs;
     }
-    if checksum == Checksum::Verify && [h[40], h[41]] != [0, 0] {
-        let sum = pair
-            .add_bytes8([h[34], h[35], h[36], h[37], h[38], h[39], h[40], h[41]])
-            .add_field(udp_len)
-            .add_field(u16::from(PROTOCOL_UDP))
+    if checksum == Checksum::Verify && field(h, 40) != [0, 0] {
+        let length = u16::from_ne_bytes(field(h, 38));
+        let sum = Sum::of_words([length, u16::from(PROTOCOL_UDP).to_be()])
+            .add_bytes8(field(h, 26))
+            .add_bytes8(field(h, 34))
             .add_slice(payload);
         if !sum.is_valid() {
             return Parsed::BadChecksum;
         }
     }
     Parsed::Udp(UdpFrame {
-        src: SocketAddrV4::new(src, u16::from_be_bytes([h[34], h[35]])),
-        dst: SocketAddrV4::new(dst, u16::from_be_bytes([h[36], h[37]])),
+        src: SocketAddrV4::new(src, u16::from_be_bytes(field(h, 34))),
+        dst: SocketAddrV4::new(dst, u16::from_be_bytes(field(h, 36))),
         tos: h[15],
         ttl: h[22],
         payload,
     })
+}
+
+/// The bytes of a header field, in one load.
+#[inline(always)]
+fn field<const N: usize>(header: &[u8; HEADERS_LEN], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&header[at..at + N]);
+    bytes
 }
 
 /// Takes a UDP header and its data apart (RFC 768), for a datagram that came in pieces.

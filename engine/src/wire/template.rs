@@ -42,10 +42,10 @@ pub struct TemplateSpec {
 pub struct HeaderTemplate {
     header: [u8; HEADERS_LEN],
     udp_checksum: bool,
-    /// IPv4 header without lengths, identification, checksum.
-    ip_sum: Sum,
-    /// Pseudo header and UDP header without lengths and checksum.
-    udp_sum: Sum,
+    /// IPv4 header without lengths, identification, checksum; folded.
+    ip_sum: u16,
+    /// Pseudo header and UDP header without lengths and checksum; folded.
+    udp_sum: u16,
 }
 
 impl HeaderTemplate {
@@ -65,10 +65,13 @@ impl HeaderTemplate {
         header[30..34].copy_from_slice(&spec.dst.ip().octets());
         header[34..36].copy_from_slice(&spec.src.port().to_be_bytes());
         header[36..38].copy_from_slice(&spec.dst.port().to_be_bytes());
-        let ip_sum = Sum::ZERO.add_slice(&header[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN]);
+        let ip_sum = Sum::ZERO
+            .add_slice(&header[ETHERNET_LEN..ETHERNET_LEN + IPV4_LEN])
+            .fold();
         let udp_sum = pseudo_header(*spec.src.ip(), *spec.dst.ip(), 0)
             .add_field(spec.src.port())
-            .add_field(spec.dst.port());
+            .add_field(spec.dst.port())
+            .fold();
         Self {
             header,
             udp_checksum: spec.udp_checksum,
@@ -98,13 +101,13 @@ impl HeaderTemplate {
         let out = out.get_mut(..frame_len)?;
         let (header, data) = out.split_first_chunk_mut::<HEADERS_LEN>()?;
         let udp_len = udp_length(single.len())?;
-        if self.udp_checksum {
-            let sum = Sum::ZERO.copy_slice(data, single);
-            self.write_header(header, udp_len, ip_id, sum);
+        data.copy_from_slice(single);
+        let sum = if self.udp_checksum {
+            Sum::ZERO.add_slice(single)
         } else {
-            data.copy_from_slice(single);
-            self.write_header(header, udp_len, ip_id, Sum::ZERO);
-        }
+            Sum::ZERO
+        };
+        self.write_header(header, udp_len, ip_id, sum);
         Some(frame_len)
     }
 
@@ -162,20 +165,17 @@ impl HeaderTemplate {
     /// Fills in what differs from datagram to datagram. `data` is the payload's sum.
     #[inline(always)]
     fn write_header(&self, out: &mut [u8; HEADERS_LEN], udp_len: u16, ip_id: u16, data: Sum) {
-        let total = udp_len + IPV4_LEN as u16;
-        let ip_check = self.ip_sum.add_field(total).add_field(ip_id).finish();
+        let (total, udp_len) = ((udp_len + IPV4_LEN as u16).to_be(), udp_len.to_be());
+        let ip_id = ip_id.to_be();
+        let ip_check = Sum::of_words([self.ip_sum, total, ip_id]).finish();
         *out = self.header;
-        out[16..18].copy_from_slice(&total.to_be_bytes());
-        out[18..20].copy_from_slice(&ip_id.to_be_bytes());
+        out[16..18].copy_from_slice(&total.to_ne_bytes());
+        out[18..20].copy_from_slice(&ip_id.to_ne_bytes());
         out[24..26].copy_from_slice(&ip_check);
-        out[38..40].copy_from_slice(&udp_len.to_be_bytes());
+        out[38..40].copy_from_slice(&udp_len.to_ne_bytes());
         if self.udp_checksum {
             // The length counts twice: in the header and in the pseudo header.
-            let sum = self
-                .udp_sum
-                .add_field(udp_len)
-                .add_field(udp_len)
-                .plus(data);
+            let sum = Sum::of_words([self.udp_sum, udp_len, udp_len]).plus(data);
             out[40..42].copy_from_slice(&sum.finish_udp());
         }
     }
