@@ -1,0 +1,71 @@
+package marketdata;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import com.google.gson.JsonParser;
+import java.io.IOException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.ToLongFunction;
+
+/** What the statistics tool says about a live process: the proof that its sockets were accelerated. */
+final class Statistics {
+    private static final int LIMIT_SECONDS = 10;
+    /** A first datagram may take the kernel's way, while a neighbour is resolved for example; most must not. */
+    private static final double LEAST_SHARE = 0.9;
+
+    private final JsonArray sockets;
+
+    private Statistics(JsonArray sockets) {
+        this.sockets = sockets;
+    }
+
+    /** The engine delivered nearly all of {@code datagrams} to a socket of the program. */
+    static void assertReceived(Program program, long datagrams) throws IOException, InterruptedException {
+        if (Shim.enabled()) {
+            of(program).assertShare("rx", datagrams);
+        }
+    }
+
+    /** The engine sent nearly all of {@code datagrams} from a socket of the program. */
+    static void assertSent(Program program, long datagrams) throws IOException, InterruptedException {
+        if (Shim.enabled()) {
+            of(program).assertShare("tx", datagrams);
+        }
+    }
+
+    static Statistics of(Program program) throws IOException, InterruptedException {
+        Process tool = new ProcessBuilder(Shim.statisticsTool().toString(), "-p", String.valueOf(program.pid()), "-c",
+                "1", "--json").redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        String output = new String(tool.getInputStream().readAllBytes());
+        if (!tool.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS) || tool.exitValue() != 0) {
+            tool.destroyForcibly();
+            throw new AssertionError("no statistics of process " + program.pid() + ": " + output
+                    + "\n--- its stderr\n" + program.errors());
+        }
+        return new Statistics(JsonParser.parseString(output).getAsJsonObject().getAsJsonArray("sockets"));
+    }
+
+    private void assertShare(String direction, long datagrams) {
+        long byEngine = sum(socket -> packets(socket, direction));
+        assertTrue(byEngine >= datagrams * LEAST_SHARE,
+                () -> "of " + datagrams + " datagrams the engine's " + direction + " counts " + byEngine + ": " + sockets);
+    }
+
+    private long sum(ToLongFunction<JsonObject> of) {
+        long sum = 0;
+        for (JsonElement element : sockets) {
+            JsonObject socket = element.getAsJsonObject();
+            if (socket.get("accelerated").getAsBoolean()) {
+                sum += of.applyAsLong(socket);
+            }
+        }
+        return sum;
+    }
+
+    private static long packets(JsonObject socket, String direction) {
+        return socket.getAsJsonObject(direction).get("packets").getAsLong();
+    }
+}
