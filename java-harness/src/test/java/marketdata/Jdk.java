@@ -37,6 +37,11 @@ record Jdk(int feature, Path home) {
         return all().get(0);
     }
 
+    /** The newest JDK, for tests that need not run on each. */
+    static Jdk newest() {
+        return all().get(all().size() - 1);
+    }
+
     String java() {
         return home.resolve("bin/java").toString();
     }

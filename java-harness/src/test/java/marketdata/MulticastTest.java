@@ -31,19 +31,25 @@ class MulticastTest {
     @ParameterizedTest(name = "{0} {1}")
     @CsvSource({"channel,''", "channel,--per-group", "socket,''", "blocking-channel,''"})
     void javaSubscriberOfTwoGroups(String api, String option, Hosts hosts) throws Exception {
+        subscribeToTwoGroups(Programs.NATIVE, Jdk.any(), api, option, hosts);
+        for (Jdk jdk : Jdk.all()) {
+            subscribeToTwoGroups(shim(), jdk, api, option, hosts);
+        }
+    }
+
+    private static void subscribeToTwoGroups(Map<String, String> environment, Jdk jdk, String api, String option,
+            Hosts hosts) throws Exception {
         int expected = 2 * COUNT;
-        for (Map<String, String> environment : List.of(Programs.NATIVE, shim())) {
-            try (Program subscriber = Programs.java(hosts.b(), environment, CommandLine.of("subscribe",
-                    subscriberArguments(expected, "--group", TWO_GROUPS, "--api", api, option))).awaitReady();
-                    Program publisher = Programs.c(hosts.a(), Programs.NATIVE, "publisher",
-                            publisherArguments(1000, "--group", TWO_GROUPS))) {
-                subscriber.awaitResult().assertCompleteInOrder(expected);
-                if (!environment.isEmpty()) {
-                    Statistics.assertReceived(subscriber, expected);
-                }
-                subscriber.end();
-                publisher.finish();
+        try (Program subscriber = Programs.java(hosts.b(), environment, jdk, CommandLine.of("subscribe",
+                subscriberArguments(expected, "--group", TWO_GROUPS, "--api", api, option))).awaitReady();
+                Program publisher = Programs.c(hosts.a(), Programs.NATIVE, "publisher",
+                        publisherArguments(1000, "--group", TWO_GROUPS))) {
+            subscriber.awaitResult().assertCompleteInOrder(expected);
+            if (!environment.isEmpty()) {
+                Statistics.assertReceived(subscriber, expected);
             }
+            subscriber.end();
+            publisher.finish();
         }
     }
 

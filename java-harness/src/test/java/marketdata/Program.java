@@ -30,7 +30,10 @@ final class Program implements AutoCloseable {
         environment.forEach((name, value) -> arguments.add(name + "=" + value));
         arguments.addAll(command);
         description = String.join(" ", arguments);
-        process = new ProcessBuilder(host.command(arguments)).start();
+        ProcessBuilder builder = new ProcessBuilder(host.command(arguments));
+        // What this test run was told, SHIM_LIBRARY for one, is not for the programs.
+        builder.environment().keySet().removeIf(name -> name.matches("LD_PRELOAD|(SHIM|VMA)_.*|JAVA_TOOL_OPTIONS"));
+        process = builder.start();
         outputReader = collect(process.getInputStream(), output);
         errorReader = collect(process.getErrorStream(), errors);
     }

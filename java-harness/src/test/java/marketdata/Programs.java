@@ -21,13 +21,18 @@ final class Programs {
     private Programs() {
     }
 
-    /** A market-data program on a JVM that starts fast. */
+    /** A market-data program on a JVM that starts fast, for tests where the version does not matter. */
     static Program java(Host host, Map<String, String> environment, String... arguments) throws IOException {
-        return java(host, environment, Jdk.any(), List.of("-Xshare:auto", "-XX:TieredStopAtLevel=1",
+        return java(host, environment, Jdk.any(), arguments);
+    }
+
+    /** The same on the given JDK. */
+    static Program java(Host host, Map<String, String> environment, Jdk jdk, String... arguments) throws IOException {
+        return java(host, environment, jdk, List.of("-Xshare:auto", "-XX:TieredStopAtLevel=1",
                 "-XX:ActiveProcessorCount=2", "-XX:+UseSerialGC"), arguments);
     }
 
-    /** A market-data program on the given JVM with the given options. */
+    /** A market-data program on the given JDK with the given options of the JVM. */
     static Program java(Host host, Map<String, String> environment, Jdk jdk, List<String> jvmOptions,
             String... arguments) throws IOException {
         if (!Files.isReadable(JAR)) {

@@ -23,9 +23,9 @@ class ThreadModesTest {
         int threads = 4;
         int count = 250;
         try (Program pong = Programs.c(hosts.b(), Programs.NATIVE, "pong", "--bind", hosts.b().at(7001)).awaitReady();
-                Program program = Programs.java(hosts.a(), mode(mode), "threads", "--peer", hosts.b().at(7001),
-                        "--threads", String.valueOf(threads), "--count", String.valueOf(count), "--api", api,
-                        "--timeout", "20", "--linger", "20")) {
+                Program program = Programs.java(hosts.a(), mode(mode), Jdk.newest(), "threads", "--peer",
+                        hosts.b().at(7001), "--threads", String.valueOf(threads), "--count", String.valueOf(count),
+                        "--api", api, "--timeout", "20", "--linger", "20")) {
             long expected = 2L * threads * count;
             program.awaitResult().assertComplete(expected);
             Statistics.assertReceived(program, expected);
