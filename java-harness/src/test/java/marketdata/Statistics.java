@@ -45,10 +45,15 @@ final class Statistics {
             throw new AssertionError("no statistics of process " + program.pid() + ": " + output
                     + "\n--- its stderr\n" + program.errors());
         }
-        return new Statistics(JsonParser.parseString(output).getAsJsonObject().getAsJsonArray("sockets"));
+        return parse(output);
     }
 
-    private void assertShare(String direction, long datagrams) {
+    static Statistics parse(String json) {
+        return new Statistics(JsonParser.parseString(json).getAsJsonObject().getAsJsonArray("sockets"));
+    }
+
+    /** {@code direction} is rx or tx. */
+    void assertShare(String direction, long datagrams) {
         long byEngine = sum(socket -> packets(socket, direction));
         assertTrue(byEngine >= datagrams * LEAST_SHARE,
                 () -> "of " + datagrams + " datagrams the engine's " + direction + " counts " + byEngine + ": " + sockets);
