@@ -412,3 +412,39 @@ fn tables_name_every_option_and_profile() {
             .all(|l| l.matches('|').count() == 5)
     );
 }
+
+proptest::proptest! {
+    /// Whatever is in the environment, the program runs, and every warning is one line that
+    /// names its variable.
+    #[test]
+    fn no_environment_breaks_it(
+        vars in proptest::collection::vec(("(VMA|SHIM)_[A-Z_]{0,6}", ".{0,12}"), 0..6),
+        at in 0..Opt::ALL.len(),
+        value in ".{0,24}|-?[0-9]{0,22}|0x[0-9a-f]{0,20}",
+    ) {
+        let opt = Opt::ALL[at];
+        let mut vars = vars;
+        vars.push((opt.name().to_owned(), value));
+        let (config, warnings) = Config::from_env(vars.clone());
+        for warning in warnings {
+            assert!(vars.iter().any(|(name, _)| warning.0.starts_with(name.as_str())), "{warning}");
+            assert!(!warning.0.contains('\n'));
+        }
+        // What is in effect is always something that could have been written.
+        for &opt in Opt::ALL {
+            let (row, value) = (opt.row(), config.value(opt));
+            assert_eq!(row.parse(&row.render(value)).as_ref(), Ok(value), "{}", row.name);
+        }
+    }
+
+    /// A rules file of any content is read; what cannot be understood costs one warning a line.
+    #[test]
+    fn no_rules_file_breaks_it(
+        text in "((use|log|application-id)? ?(os|vma|\\*)? ?(udp_sender)? ?[0-9.*:/-]{0,9}.{0,3}\n?){0,5}",
+    ) {
+        let (rules, warnings) = Rules::parse(&text);
+        assert!(warnings.len() <= text.matches('\n').count() + 1);
+        let any = std::net::SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, 0);
+        let _ = rules.lookup("a", "*", Role::UdpSender, any, Some(any));
+    }
+}
