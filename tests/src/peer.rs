@@ -10,7 +10,7 @@
 //! `recv SLOT MS`, `ip near|far WORDS…`, `report PID`.
 
 use crate::netns::Netns;
-use crate::stats::Snapshot;
+use crate::stats::{self, Snapshot};
 use crate::topology::Lab;
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -28,7 +28,7 @@ struct Shared {
     far: String,
     reporting: bool,
     slots: Mutex<HashMap<u32, Arc<UdpSocket>>>,
-    reports: Mutex<Vec<Snapshot>>,
+    reports: Mutex<Vec<Result<Snapshot, String>>>,
     stop: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Peer {
 
     /// The statistics that the victim asked to be taken, in order.
     #[must_use]
-    pub fn reports(&self) -> Vec<Snapshot> {
+    pub fn reports(&self) -> Vec<Result<Snapshot, String>> {
         self.shared
             .reports
             .lock()
@@ -235,7 +235,7 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
         }
         ["report", pid] => {
             if shared.reporting {
-                let snapshot = Snapshot::of(number(pid)?).map_err(io::Error::other)?;
+                let snapshot = stats::snapshot(number(pid)?);
                 let mut reports = shared
                     .reports
                     .lock()

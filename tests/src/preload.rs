@@ -2,6 +2,7 @@
 //! output captured, ended by its process group.
 
 use crate::netns::Netns;
+use crate::stats;
 use crate::victim;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::File;
@@ -346,6 +347,9 @@ impl Drop for Running {
         // The group also holds what the program itself forked.
         let _ = kill_process_group(self.rustix_pid(), Signal::KILL);
         let _ = self.child.wait();
+        // A killed program cannot remove its statistics.
+        let pid = self.child.id();
+        let _ = std::fs::remove_file(Path::new(stats::DIRECTORY).join(format!("vmastat.{pid}")));
     }
 }
 

@@ -1,89 +1,57 @@
-//! The counters of a live process, as `shim-stats --json` prints them.
+//! The counters of a live process, by the engine's own reader.
 
-use crate::preload;
-use serde_json::Value;
-use std::process::{Command, Stdio};
+use engine::stats::read::Reader;
+pub use engine::stats::read::{Snapshot, SocketSnapshot};
 
-/// One socket's line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Socket {
-    /// Descriptor.
-    pub fd: i64,
-    /// Served by the engine.
-    pub accelerated: bool,
-    /// Why not, when not.
-    pub reason: String,
-    /// Datagrams that the engine delivered.
-    pub rx: u64,
-    /// Datagrams read from the kernel socket.
-    pub rx_os: u64,
-    /// Datagrams that the engine sent.
-    pub tx: u64,
-    /// Datagrams sent by the kernel socket.
-    pub tx_os: u64,
-    /// Datagrams dropped because the reader was slow.
-    pub drops: u64,
+/// Where the library publishes by default (`VMA_STATS_SHMEM_DIR`).
+pub const DIRECTORY: &str = "/tmp";
+
+/// The counters of a live process now.
+///
+/// # Errors
+/// Why there are none.
+pub fn snapshot(pid: u32) -> Result<Snapshot, String> {
+    Reader::open(DIRECTORY, pid)
+        .and_then(|reader| reader.snapshot())
+        .map_err(|e| e.to_string())
 }
 
-/// A process at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    /// Its UDP sockets.
-    pub sockets: Vec<Socket>,
+/// Datagrams that the engine delivered, all sockets.
+#[must_use]
+pub fn rx(snapshot: &Snapshot) -> u64 {
+    snapshot.sockets.iter().map(|s| s.rx.packets).sum()
 }
 
-impl Snapshot {
-    /// Reads the counters of a live process.
-    ///
-    /// # Errors
-    /// What `shim-stats` says.
-    pub fn of(pid: u32) -> Result<Self, String> {
-        let pid = pid.to_string();
-        let out = Command::new(preload::tool("shim-stats"))
-            .args(["-p", &pid, "-c", "1", "--json"])
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| e.to_string())?;
-        if !out.status.success() {
-            return Err(String::from_utf8_lossy(&out.stderr).trim().to_owned());
-        }
-        let json: Value = serde_json::from_slice(&out.stdout)
-            .map_err(|e| format!("{e} in {}", String::from_utf8_lossy(&out.stdout)))?;
-        Self::parse(&json)
-    }
-
-    fn parse(json: &Value) -> Result<Self, String> {
-        let sockets = json["sockets"]
-            .as_array()
-            .ok_or_else(|| format!("no list of sockets in {json}"))?;
-        Ok(Self {
-            sockets: sockets.iter().map(parse_socket).collect(),
-        })
-    }
-
-    /// Datagrams that the engine delivered, all sockets.
-    #[must_use]
-    pub fn rx(&self) -> u64 {
-        self.sockets.iter().map(|s| s.rx).sum()
-    }
-
-    /// Datagrams that the engine sent, all sockets.
-    #[must_use]
-    pub fn tx(&self) -> u64 {
-        self.sockets.iter().map(|s| s.tx).sum()
-    }
+/// Datagrams that the engine sent, all sockets.
+#[must_use]
+pub fn tx(snapshot: &Snapshot) -> u64 {
+    snapshot.sockets.iter().map(|s| s.tx.packets).sum()
 }
 
-fn parse_socket(socket: &Value) -> Socket {
-    let count = |name: &str| socket["counters"][name].as_u64().unwrap_or(0);
-    Socket {
-        fd: socket["fd"].as_i64().unwrap_or(-1),
-        accelerated: socket["accelerated"].as_bool().unwrap_or(false),
-        reason: socket["reason"].as_str().unwrap_or_default().to_owned(),
-        rx: count("rx_packets"),
-        rx_os: count("rx_os_packets"),
-        tx: count("tx_packets"),
-        tx_os: count("tx_os_packets"),
-        drops: count("rx_drops"),
-    }
+/// One line a socket, for a failure's message.
+#[must_use]
+pub fn summary(snapshot: &Snapshot) -> String {
+    let line = |s: &SocketSnapshot| {
+        let path = s.reason.map_or_else(
+            || {
+                if s.accelerated {
+                    "accelerated"
+                } else {
+                    "kernel, no reason"
+                }
+                .to_owned()
+            },
+            |reason| format!("kernel: {reason}"),
+        );
+        format!(
+            "  fd {}: {path}; rx {} os {}, tx {} os {}, dropped {}\n",
+            s.fd,
+            s.rx.packets,
+            s.rx_os.packets,
+            s.tx.packets,
+            s.tx_os.packets,
+            s.queue.drop_packets
+        )
+    };
+    snapshot.sockets.iter().map(line).collect()
 }
