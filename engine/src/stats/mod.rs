@@ -17,6 +17,9 @@ pub use publish::Publisher;
 pub use read::{ReadError, Reader, Snapshot};
 pub use table::Counter;
 
+/// Families as [`read::SocketSnapshot::family`] has them.
+pub use libc::{AF_INET, AF_INET6};
+
 use std::ffi::CString;
 
 /// What kind of readiness object a block belongs to.

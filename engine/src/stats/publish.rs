@@ -281,7 +281,8 @@ impl Publisher {
 
     /// After fork, in the child: all blocks become private copies at the same
     /// addresses and the parent's file is left alone. Does nothing in the process that
-    /// made the file.
+    /// made the file. Not for a vfork child, which shares the parent's memory and would
+    /// detach the parent. The child may then make a publisher of its own.
     ///
     /// # Errors
     /// mmap(2)'s: the child then still counts in the parent's file.

@@ -101,6 +101,45 @@ pub struct Snapshot {
     pub process: ProcessTotalsValues,
 }
 
+impl Snapshot {
+    /// The same with what was counted since `earlier`; what was not there then is
+    /// counted from zero.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut delta = self.clone();
+        for now in &mut delta.sockets {
+            let same =
+                |old: &&SocketSnapshot| (old.slot, old.generation) == (now.slot, now.generation);
+            if let Some(old) = earlier.sockets.iter().find(same) {
+                now.rx = now.rx.since(&old.rx);
+                now.queue = now.queue.since(&old.queue);
+                now.rx_os = now.rx_os.since(&old.rx_os);
+                now.tx = now.tx.since(&old.tx);
+                now.tx_os = now.tx_os.since(&old.tx_os);
+                now.life = now.life.since(&old.life);
+            }
+        }
+        for now in &mut delta.rings {
+            let same =
+                |old: &&RingSnapshot| (old.slot, old.generation) == (now.slot, now.generation);
+            if let Some(old) = earlier.rings.iter().find(same) {
+                now.rx = now.rx.since(&old.rx);
+                now.upkeep = now.upkeep.since(&old.upkeep);
+                now.tx = now.tx.since(&old.tx);
+            }
+        }
+        for now in &mut delta.iomuxes {
+            let same =
+                |old: &&IomuxSnapshot| (old.slot, old.generation) == (now.slot, now.generation);
+            if let Some(old) = earlier.iomuxes.iter().find(same) {
+                now.events = now.events.since(&old.events);
+            }
+        }
+        delta.process = delta.process.since(&earlier.process);
+        delta
+    }
+}
+
 /// One UDP socket.
 #[derive(Clone, Debug, Default)]
 pub struct SocketSnapshot {
@@ -238,6 +277,12 @@ impl Reader {
             plan,
             ticks,
         })
+    }
+
+    /// Whose statistics these are.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Copies everything. Where the process has ended these are its last values.
