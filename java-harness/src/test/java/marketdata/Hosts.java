@@ -1,6 +1,7 @@
 package marketdata;
 
 import java.io.IOException;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.extension.ExtensionContext.Store.CloseableResource;
@@ -60,6 +61,9 @@ final class Hosts implements CloseableResource, AutoCloseable {
         }
         for (Host host : new Host[] {a, b}) {
             try {
+                // A program that outlives a broken-off test would keep the namespace alive without its name.
+                run("ip", "netns", "pids", host.namespace()).lines().map(Long::valueOf).map(ProcessHandle::of)
+                        .flatMap(Optional::stream).forEach(ProcessHandle::destroyForcibly);
                 run("ip", "netns", "delete", host.namespace());
             } catch (IOException | InterruptedException failed) {
                 System.err.println("not removed: " + failed.getMessage());
@@ -67,12 +71,13 @@ final class Hosts implements CloseableResource, AutoCloseable {
         }
     }
 
-    private static void run(String... command) throws IOException, InterruptedException {
+    private static String run(String... command) throws IOException, InterruptedException {
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         String output = new String(process.getInputStream().readAllBytes());
         if (!process.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS) || process.exitValue() != 0) {
             process.destroyForcibly();
             throw new IOException(String.join(" ", command) + ": " + output.strip());
         }
+        return output;
     }
 }
