@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod event;
 pub mod fd;
 pub mod handle;
+pub mod netlink;
 pub mod packet;
 pub mod raw;
 pub mod shm;
