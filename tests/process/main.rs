@@ -1,1 +1,7 @@
-//! process
+//! Processes: descriptors, fork, exec, signals; programs that are none of the
+//! library's business; and what is missing on the machine.
+
+mod descriptors;
+mod family;
+mod foreign;
+mod hardship;

@@ -3,7 +3,7 @@
 //! the case promises.
 
 use crate::peer::Peer;
-use crate::preload::{Finished, Mode, Program};
+use crate::preload::{self, Finished, Mode, Program, PublicCopies};
 use crate::stats::{self, Snapshot};
 use crate::topology::Lab;
 use crate::victim::{self, Variant};
@@ -39,6 +39,7 @@ pub struct Case {
     limit: Duration,
     cold: bool,
     wrapper: Vec<&'static str>,
+    public: bool,
 }
 
 impl Case {
@@ -54,6 +55,7 @@ impl Case {
             limit: Duration::from_secs(20),
             cold: false,
             wrapper: Vec::new(),
+            public: false,
         }
     }
 
@@ -120,6 +122,13 @@ impl Case {
         self
     }
 
+    /// The victim runs as a user who may not look into the source tree.
+    #[must_use]
+    pub fn public(mut self) -> Self {
+        self.public = true;
+        self
+    }
+
     /// Runs it natively, then in every configuration.
     ///
     /// # Panics
@@ -168,13 +177,21 @@ impl Case {
             Lab::open()?
         };
         let peer = Peer::start(&lab, mode != Mode::Native);
-        let finished = Program::new(victim::compile(self.name, self.variant), &self.args)
+        let mut victim = victim::compile(self.name, self.variant);
+        let copies = self.public.then(PublicCopies::new);
+        if let Some(copies) = &copies {
+            victim = copies.of(&victim);
+        }
+        let mut program = Program::new(victim, &self.args)
             .on(&lab.near)
             .mode(mode)
             .wrapper(&self.wrapper)
             .env("PEER", &peer.address())
-            .limit(self.limit)
-            .run();
+            .limit(self.limit);
+        if let (Some(copies), Mode::Shim(_)) = (&copies, mode) {
+            program = program.library(copies.of(&preload::library()));
+        }
+        let finished = program.run();
         let reports = peer.reports();
         Some((finished, reports))
     }

@@ -15,6 +15,7 @@ use crate::topology::Lab;
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,6 +57,9 @@ impl Peer {
         listener
             .set_nonblocking(true)
             .expect("a listener can be non-blocking");
+        // For victims that run as a plain user.
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))
+            .expect("our own socket");
         let shared = Arc::new(Shared {
             near: lab.near.name().to_owned(),
             far: lab.far.name().to_owned(),

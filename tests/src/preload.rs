@@ -7,6 +7,7 @@ use crate::victim;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -40,6 +41,46 @@ pub fn library() -> PathBuf {
     path
 }
 
+/// A directory with copies that any user may read and execute; the tree itself may
+/// lie where only its owner may look. Removed with its value.
+#[derive(Debug)]
+pub struct PublicCopies(PathBuf);
+
+impl PublicCopies {
+    /// An empty directory.
+    ///
+    /// # Panics
+    /// When the temporary directory is not writable.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "makes a directory")]
+    pub fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("shim-tests-{}-public", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))
+            .expect("our own directory");
+        Self(path)
+    }
+
+    /// A copy of `file`.
+    ///
+    /// # Panics
+    /// When it cannot be copied.
+    #[must_use]
+    pub fn of(&self, file: &Path) -> PathBuf {
+        let copy = self.0.join(file.file_name().unwrap_or_default());
+        std::fs::copy(file, &copy).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o755))
+            .expect("our own file");
+        copy
+    }
+}
+
+impl Drop for PublicCopies {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A program of ours from the release build (`shim-stats`, …).
 ///
 /// # Panics
@@ -66,6 +107,7 @@ pub struct Program {
     limit: Duration,
     input: Option<PathBuf>,
     close_stderr: bool,
+    library: Option<PathBuf>,
 }
 
 impl Program {
@@ -83,6 +125,7 @@ impl Program {
             limit: Duration::from_secs(20),
             input: None,
             close_stderr: false,
+            library: None,
         }
     }
 
@@ -128,6 +171,13 @@ impl Program {
         self
     }
 
+    /// Another copy of the library.
+    #[must_use]
+    pub fn library(mut self, path: PathBuf) -> Self {
+        self.library = Some(path);
+        self
+    }
+
     /// Starts with descriptor 2 closed.
     #[must_use]
     pub fn without_stderr(mut self) -> Self {
@@ -149,7 +199,8 @@ impl Program {
         line.extend(self.env.iter().map(|(k, v)| format!("{k}={v}")));
         if let Mode::Shim(vars) = self.mode {
             line.extend(vars.iter().map(|(k, v)| format!("{k}={v}")));
-            line.push(format!("LD_PRELOAD={}", library().display()));
+            let library = self.library.clone().unwrap_or_else(library);
+            line.push(format!("LD_PRELOAD={}", library.display()));
         }
         line.extend(self.words.iter().cloned());
         let mut command = Command::new(&line[0]);

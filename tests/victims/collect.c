@@ -1,0 +1,27 @@
+/* Receives on PORT, and on GROUP if argv[1] says so, until a second passes without a datagram;
+ * prints "ready", then each datagram's length and first eight characters. */
+#include "common.h"
+
+int main(int argc, char **argv UNUSED)
+{
+	static char data[70000];
+	struct timeval quiet = {1, 0};
+	begin(30);
+	int fd = udp_shared("0.0.0.0", PORT), size = 4 << 20;
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
+	if (argc > 1)
+		MUST(join(fd, GROUP));
+	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof quiet));
+	say("ready");
+	for (bool first = true;;) {
+		long n = recv(fd, data, sizeof data, 0);
+		if (n == -1 && first && errno == EAGAIN)
+			continue;
+		if (n == -1)
+			break;
+		first = false;
+		say("%ld %.*s", n, n < 8 ? (int)n : 8, data);
+	}
+	report();
+	return done();
+}

@@ -1,0 +1,5 @@
+/* Starts and ends. */
+int main(void)
+{
+	return 0;
+}
