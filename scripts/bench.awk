@@ -85,8 +85,8 @@ function strings(list, n,    i, out) {
 }
 
 function write_json(    i, j, part, out, comma) {
-    printf "{\n  \"schema\": 1,\n  \"rounds\": %d,\n  \"seconds\": %d,\n  \"kernel\": %s,\n  \"cpu\": %s,\n  \"figures\": [\n", \
-        rounds, seconds, quoted(kernel), quoted(cpu) >json
+    printf "{\n  \"schema\": 1,\n  \"rounds\": %d,\n  \"seconds\": %d,\n  \"load\": %s,\n  \"kernel\": %s,\n  \"cpu\": %s,\n  \"figures\": [\n", \
+        rounds, seconds, load, quoted(kernel), quoted(cpu) >json
     for (i = 1; i <= keys; i++) {
         split(order[i], part, SUBSEP)
         comma = i < keys ? "," : ""

@@ -143,6 +143,9 @@ lab_settle() {
     done
 }
 
+# lab_mac HOST: the hardware address of its eth0.
+lab_mac() { ip -n "$1" -o link show dev eth0 | sed -n 's|.*link/ether \([0-9a-f:]*\).*|\1|p'; }
+
 # lab_down NAME: ends what still runs on the two hosts, then removes them. Harmless when there are none.
 lab_down() {
     local name=$1 side pid
