@@ -129,6 +129,8 @@ reasons! {
     IoUring = 23, "the program uses io_uring";
     /// Too many sockets on one ring's filter.
     TooManyPorts = 24, "too many ports for one interface";
+    /// A receive call already waits in the kernel, where it would not see the rings.
+    Waiting = 25, "a receive call was already waiting in the kernel";
 }
 
 impl fmt::Display for Reason {

@@ -1,46 +1,335 @@
-//! Wires the layers together (skeleton of the interface).
-#![allow(
-    missing_docs,
-    unused_variables,
-    clippy::missing_errors_doc,
-    clippy::todo,
-    reason = "skeleton"
-)]
+//! Wires the layers together: starts the engine, runs its control thread, keeps it
+//! right across fork. No protocol code.
 
-use crate::ready::Epoll;
-use crate::socket::{Family, UdpSocket};
+use crate::clock;
+use crate::config::{Config, Opt};
+use crate::net::{Changes, Monitor, RouteClient, Tables};
+use crate::ready::{Epoll, Object};
+use crate::ring;
+use crate::socket::{Announce, Core, Directory, Family, Tuning, UdpSocket};
+use crate::stats::{IomuxKind, Publisher};
+use crate::sys::{cell, event, fd, signal};
+use parking_lot::{Mutex, MutexGuard};
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The engine of one process.
+/// How long a ring may go unpolled before the control thread empties it (design: 10 ms).
+const UNPOLLED: u64 = 10_000_000;
+/// Neighbour entries in use are kept fresh this often.
+const NEIGHBOR_REFRESH: u64 = 5_000_000_000;
+/// A kernel without group notifications is asked this often.
+const GROUPS_REFRESH: u64 = 200_000_000;
+/// Frames emptied from an unpolled ring in one go.
+const DRAIN: usize = 1024;
+/// A ratio of 0 ("never look at the kernel") still looks this seldom: traffic that only
+/// the kernel has must not be lost.
+const SELDOM: u32 = 4096;
+
+/// The engine of one process, and of its forked children.
 #[derive(Debug)]
-pub struct Stack {}
+pub struct Stack {
+    config: Arc<Config>,
+    program: String,
+    announce: Announce,
+    /// This process's shared part; null in a forked child until it needs one.
+    core: AtomicPtr<Core>,
+    starting: Mutex<()>,
+    forking: Mutex<Option<ForkGuard>>,
+}
 
-/// Told by the engine: lines that a person should see (first accelerated socket, warnings).
-pub type Announce = fn(&str);
+/// Directory lock held across fork.
+struct ForkGuard(MutexGuard<'static, Directory>);
+
+impl std::fmt::Debug for ForkGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ForkGuard")
+    }
+}
+
+fn tuning(config: &Config) -> Tuning {
+    let number = |option| u32::try_from(config.int(option)).unwrap_or(0);
+    let seldom = |every| if every == 0 { SELDOM } else { every };
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    Tuning {
+        rx_poll: config.int(Opt::RxPoll),
+        rx_kernel_every: seldom(number(Opt::RxUdpPollOsRatio)),
+        select_poll: config.int(Opt::SelectPoll),
+        select_kernel_every: seldom(number(Opt::SelectPollOsRatio)),
+        select_skip: number(Opt::SelectSkipOs),
+        mtu: number(Opt::Mtu),
+        rx_slots: number(Opt::RxWre),
+        multicast_loop: config.flag(Opt::TxMcLoopback),
+        cores,
+    }
+}
 
 impl Stack {
     /// Starts the engine: at the process's first UDP socket, never before. Never fails:
     /// what cannot be had is a reason on the sockets.
-    pub fn start(program: &str, announce: Announce) -> Arc<Stack> {
-        todo!()
+    pub fn start(config: Arc<Config>, program: &str, announce: Announce) -> Arc<Stack> {
+        ring::set_mode(config.thread_mode());
+        signal::adopt_all();
+        let stack = Arc::new(Stack {
+            config,
+            program: program.to_owned(),
+            announce,
+            core: AtomicPtr::new(std::ptr::null_mut()),
+            starting: Mutex::new(()),
+            forking: Mutex::new(None),
+        });
+        stack.core();
+        stack
     }
+
+    fn current(&self) -> Option<&'static Core> {
+        crate::sys::leaked(&self.core)
+    }
+
+    fn core(&self) -> &'static Core {
+        if let Some(core) = self.current() {
+            return core;
+        }
+        let _one = self.starting.lock();
+        if let Some(core) = self.current() {
+            return core;
+        }
+        let core: &'static mut Core = Box::leak(Box::new(self.build()));
+        self.core.store(core, Ordering::Release);
+        self.current().expect("stored just now")
+    }
+
+    fn build(&self) -> Core {
+        let (publisher, warning) = Publisher::create(
+            self.config.text(Opt::StatsShmemDir),
+            event::process_id(),
+            &self.program,
+            usize::try_from(self.config.int(Opt::StatsFdNum)).unwrap_or(100),
+        );
+        let mut tables = Tables::new();
+        let monitor = Monitor::open().and_then(|mut monitor| {
+            monitor.dump(&mut tables)?;
+            Ok(monitor)
+        });
+        let routes = RouteClient::open();
+        let core = Core::new(
+            Arc::clone(&self.config),
+            tuning(&self.config),
+            publisher,
+            tables,
+            routes.ok(),
+            self.announce,
+        );
+        if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsShmemDir).is_empty()) {
+            core.publisher.process().totals.warnings.add(1);
+            core.say(&line);
+        }
+        core.set_monitor(monitor.map_err(|e| core.say(&format!("no netlink: {e}"))).ok());
+        core
+    }
+
+    /// The shadow of a new kernel UDP socket.
     pub fn open_udp(
         self: &Arc<Self>,
         fd: RawFd,
         family: Family,
         nonblocking: bool,
     ) -> Arc<UdpSocket> {
-        todo!()
+        let core = self.core();
+        let socket = core.open_udp(fd, family, nonblocking);
+        self.run_control_thread(core);
+        socket
     }
+
+    /// The shadow of a new kernel epoll instance.
     pub fn open_epoll(self: &Arc<Self>, epfd: RawFd) -> Arc<Epoll> {
-        todo!()
+        let core = self.core();
+        let stats = core.publisher.iomux(IomuxKind::Epoll, epfd);
+        Arc::new(Epoll::new(core, epfd, stats))
     }
-    /// Around fork: prepare takes the engine's locks, parent and child release them;
-    /// in the child every inherited socket becomes one that is given back at first use.
-    pub fn fork_prepare(&self) {}
-    pub fn fork_parent(&self) {}
-    pub fn fork_child(&self) {}
+
+    /// A UDP socket's last descriptor is closed: it leaves the epoll instances it was in.
+    pub fn forget(&self, epolls: &mut dyn Iterator<Item = Object>, socket: &UdpSocket) {
+        for object in epolls {
+            if let Object::Epoll(epoll) = object {
+                epoll.forget(socket);
+            }
+        }
+    }
+
+    fn run_control_thread(&self, core: &'static Core) {
+        let Some(monitor) = core.take_monitor() else { return };
+        let spawned = event::spawn_quiet("shim-control", move || Control::new(core, monitor).run());
+        if spawned.is_err() {
+            core.say("no control thread: changes of routes and addresses go unseen");
+        }
+    }
+
+    /// Before fork: the engine's directory is consistent while the child is made.
+    pub fn fork_prepare(&self) {
+        if let Some(core) = self.current() {
+            *self.forking.lock() = Some(ForkGuard(core.lock_for_fork()));
+        }
+    }
+
+    /// After fork, in the parent.
+    pub fn fork_parent(&self) {
+        drop(self.forking.lock().take());
+    }
+
+    /// After fork, in the child: every inherited socket becomes one that is given back at
+    /// first use, and the engine starts anew when it is needed.
+    pub fn fork_child(&self) {
+        let Some(core) = self.current() else { return };
+        if let Some(guard) = self.forking.lock().take() {
+            Core::disown(&guard.0);
+        }
+        self.core.store(std::ptr::null_mut(), Ordering::Release);
+        let _ = core.publisher.forget_in_child();
+        fd::close_owned();
+        cell::renew_in_child();
+    }
+
     /// Process exit (destructor): unpublish statistics.
-    pub fn stop(&self) {}
+    pub fn stop(&self) {
+        if let Some(core) = self.current() {
+            core.publisher.remove();
+        }
+    }
+}
+
+/// The control thread: netlink, rings that nobody polls, upkeep.
+#[derive(Debug)]
+struct Control {
+    core: &'static Core,
+    monitor: Monitor,
+    /// For each ring: the poll count seen last, and when it last changed.
+    seen: Vec<(u64, u64)>,
+    neighbors_at: u64,
+    groups_at: u64,
+}
+
+impl Control {
+    fn new(core: &'static Core, monitor: Monitor) -> Self {
+        Self { core, monitor, seen: Vec::new(), neighbors_at: 0, groups_at: 0 }
+    }
+
+    fn run(mut self) {
+        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        loop {
+            let now = clock::monotonic();
+            let (idle, busy) = self.idle_rings(now);
+            let mut set = vec![poll(self.monitor.fd())];
+            set.extend(idle.iter().filter_map(|i| self.core.ring(*i).sleep_fd()).map(poll));
+            // Rings that are being polled are looked at again when they might have stopped.
+            let timeout = if busy { UNPOLLED } else { self.next_upkeep() };
+            let woken = event::ppoll(&mut set, Some(timeout), None);
+            let now = clock::monotonic();
+            if woken.is_ok_and(|n| n > 0) {
+                if set[0].revents != 0 {
+                    self.netlink();
+                }
+                if set[1..].iter().any(|f| f.revents != 0) {
+                    self.drain(&idle);
+                }
+            }
+            self.upkeep(now);
+        }
+    }
+
+    /// Rings that nobody has polled for a while, and whether there are others.
+    fn idle_rings(&mut self, now: u64) -> (Vec<u32>, bool) {
+        let mut idle = Vec::new();
+        let mut busy = false;
+        for (i, ring) in self.core.open_rings().enumerate() {
+            if self.seen.len() <= i {
+                self.seen.push((0, now));
+            }
+            let polls = ring.polls();
+            if self.seen[i].0 != polls {
+                self.seen[i] = (polls, now);
+            }
+            if now - self.seen[i].1 >= UNPOLLED {
+                idle.push(i as u32);
+            } else {
+                busy = true;
+            }
+        }
+        (idle, busy)
+    }
+
+    fn drain(&mut self, idle: &[u32]) {
+        let _visit = ring::visit();
+        for index in idle {
+            let ring = self.core.ring(*index);
+            let taken = ring.drain(DRAIN);
+            ring.stats.upkeep.drained.add(taken as u64);
+            // Our own polls are nobody's.
+            if let Some(seen) = self.seen.get_mut(*index as usize) {
+                seen.0 = ring.polls();
+            }
+        }
+    }
+
+    fn next_upkeep(&self) -> u64 {
+        if self.monitor.has_group_events() { NEIGHBOR_REFRESH } else { GROUPS_REFRESH }
+    }
+
+    fn netlink(&mut self) {
+        let changes = {
+            let mut tables = self.core.tables.write();
+            self.monitor.receive(&mut tables)
+        };
+        if let Ok(changes) = changes {
+            self.follow(changes);
+        }
+    }
+
+    fn follow(&self, changes: Changes) {
+        if changes.is_empty() {
+            return;
+        }
+        let _visit = ring::visit();
+        self.core.routes_changed();
+        if changes.intersects(Changes::LINKS | Changes::ADDRESSES | Changes::GROUPS) {
+            self.core.refresh_rings();
+        }
+        if changes.intersects(Changes::LINKS | Changes::ADDRESSES) {
+            self.core.replan();
+        }
+    }
+
+    fn upkeep(&mut self, now: u64) {
+        let totals = &self.core.publisher.process().totals;
+        totals.mode_switches.set(ring::switches());
+        if !self.monitor.has_group_events() && now - self.groups_at >= GROUPS_REFRESH {
+            self.groups_at = now;
+            let changes = {
+                let mut tables = self.core.tables.write();
+                self.monitor.refresh_groups(&mut tables, now)
+            };
+            if let Ok(changes) = changes {
+                self.follow(changes);
+            }
+        }
+        if now - self.neighbors_at >= NEIGHBOR_REFRESH {
+            self.neighbors_at = now;
+            self.core.refresh_neighbors();
+            self.upkeep_rings();
+        }
+    }
+
+    fn upkeep_rings(&self) {
+        let _visit = ring::visit();
+        let now = clock::realtime();
+        for ring in self.core.open_rings() {
+            let lost = ring.with(|state| {
+                state.expire(now);
+                state.take_drops()
+            });
+            let lost = lost.unwrap_or(0);
+            ring.stats.upkeep.kernel_drops.add(lost);
+            ring.stats.upkeep.freezes.add(u64::from(lost > 0));
+        }
+    }
 }

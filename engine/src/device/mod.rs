@@ -1,1 +1,98 @@
-//! Devices.
+//! The device seam: how frames come from and go to an interface.
+//!
+//! A [`Backend`] says whether it can serve an interface and opens it; the result is a
+//! [`Queue`], polled by one thread at a time, and a [`Transmit`], used by any thread.
+//! A received frame is used in place: it is valid until [`Queue::release`].
+
+mod memory;
+mod packet;
+mod probe;
+
+pub use memory::Memory;
+pub use packet::Packet;
+pub use probe::{choose, usable};
+
+use crate::error::{Errno, Reason};
+use crate::net::Interface;
+use std::fmt::Debug;
+use std::os::fd::RawFd;
+
+/// A received frame, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct RxFrame<'a> {
+    /// From the Ethernet header on.
+    pub data: &'a [u8],
+    /// CLOCK_REALTIME nanoseconds at which the kernel or the device saw it.
+    pub timestamp: u64,
+    /// The checksums need no verification: the device did it, or the frame never left
+    /// this machine.
+    pub trusted: bool,
+    /// Payload bytes of each datagram in a segmented super-frame; 0: one datagram.
+    pub segment: u16,
+}
+
+/// The receive side of an opened interface.
+pub trait Queue: Send + Debug {
+    /// True when a frame waits; no side effect.
+    fn ready(&self) -> bool;
+
+    /// The next frame, if one waits. The same one until [`Queue::release`].
+    fn next(&mut self) -> Option<RxFrame<'_>>;
+
+    /// Gives the frame of the last [`Queue::next`] back.
+    fn release(&mut self);
+
+    /// A descriptor that polls readable while a frame waits; None: it cannot be slept on.
+    fn sleep_fd(&self) -> Option<RawFd>;
+
+    /// Takes UDP datagrams to these ports (and fragments) from now on, nothing else.
+    ///
+    /// # Errors
+    /// The reason why the device cannot; the steering of before stays.
+    fn steer(&mut self, ports: &[u16]) -> Result<(), Reason>;
+
+    /// Frames lost by the device for want of room, since the last call.
+    fn take_drops(&mut self) -> u64;
+}
+
+/// The send side of an opened interface.
+pub trait Transmit: Send + Sync + Debug {
+    /// Sends one whole Ethernet frame without waiting.
+    ///
+    /// # Errors
+    /// EAGAIN when the device takes no more now; ENETDOWN, ENXIO when it is gone.
+    fn send(&self, frame: &[u8]) -> Result<(), Errno>;
+
+    /// A descriptor that polls writable when it takes frames again.
+    fn ready_fd(&self) -> Option<RawFd>;
+}
+
+/// How a queue is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueOptions {
+    /// Receive slots wanted (VMA_RX_WRE); a backend has its own bounds.
+    pub slots: u32,
+}
+
+/// An opened interface.
+#[derive(Debug)]
+pub struct Opened {
+    /// Receive side.
+    pub queue: Box<dyn Queue>,
+    /// Send side.
+    pub transmit: Box<dyn Transmit>,
+    /// Receive slots it really has.
+    pub slots: u32,
+}
+
+/// A kind of device.
+pub trait Backend: Send + Sync + Debug {
+    /// As in SHIM_BACKEND.
+    fn name(&self) -> &'static str;
+
+    /// Opens an interface.
+    ///
+    /// # Errors
+    /// Why this backend cannot serve it.
+    fn open(&self, interface: &Interface, options: QueueOptions) -> Result<Opened, Reason>;
+}

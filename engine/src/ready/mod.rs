@@ -1,13 +1,18 @@
-//! epoll, poll, select over engine sockets and kernel descriptors; spin, then sleep.
-#![allow(
-    missing_docs,
-    unused_variables,
-    clippy::missing_errors_doc,
-    clippy::todo,
-    reason = "skeleton"
-)]
+//! epoll, poll and select over engine sockets and kernel descriptors: look at the
+//! rings, by ratio at the kernel; spin; then sleep on all of them in one ppoll.
+//!
+//! The kernel's descriptors are the application's own: what comes through the kernel
+//! (errors, loopback, writability) is the kernel's to report.
 
-use crate::error::Errno;
+mod epoll;
+mod poll;
+mod select;
+mod wait;
+
+pub use epoll::Epoll;
+pub use poll::poll;
+pub use select::{FdSets, select};
+
 use crate::socket::UdpSocket;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -15,7 +20,9 @@ use std::sync::Arc;
 /// What a descriptor number of the application stands for in the engine.
 #[derive(Clone, Debug)]
 pub enum Object {
+    /// A UDP socket.
     Udp(Arc<UdpSocket>),
+    /// An epoll instance.
     Epoll(Arc<Epoll>),
 }
 
@@ -25,65 +32,40 @@ pub type Lookup<'a> = &'a dyn Fn(RawFd) -> Option<Object>;
 /// A caller's time-out, in nanoseconds; None waits for ever.
 pub type Timeout = Option<u64>;
 
-/// poll and ppoll. `mask` is the caller's signal set (kernel's 64-bit form), if it gave one.
-pub fn poll(
-    fds: &mut [libc::pollfd],
-    lookup: Lookup<'_>,
-    timeout: Timeout,
-    mask: Option<u64>,
-) -> Result<usize, Errno> {
-    todo!()
-}
+/// Sets inside sets are followed this deep, as the kernel limits them (EP_MAX_NESTS).
+const DEPTH: u32 = 5;
 
-/// The three sets of a select call, as arrays of 64-bit words of the caller's length.
-#[derive(Debug)]
-pub struct FdSets<'a> {
-    pub nfds: usize,
-    pub read: Option<&'a mut [u64]>,
-    pub write: Option<&'a mut [u64]>,
-    pub except: Option<&'a mut [u64]>,
-}
-
-pub fn select(
-    sets: FdSets<'_>,
-    lookup: Lookup<'_>,
-    timeout: Timeout,
-    mask: Option<u64>,
-) -> Result<usize, Errno> {
-    todo!()
-}
-
-/// Shadow of one kernel epoll instance.
-#[derive(Debug)]
-pub struct Epoll {}
-
-impl Epoll {
-    /// No member needs the engine: the kernel's epoll_wait alone is right.
-    pub fn is_plain(&self) -> bool {
-        todo!()
+impl Object {
+    /// Bits of the rings that can make it ready.
+    #[must_use]
+    pub(crate) fn ring_mask(&self, depth: u32) -> u32 {
+        match self {
+            Self::Udp(socket) => socket.ring_mask(),
+            Self::Epoll(epoll) if depth < DEPTH => epoll.ring_mask(depth + 1),
+            Self::Epoll(_) => 0,
+        }
     }
-    /// Makes the kernel's epoll_ctl and follows it. `event` is the caller's pointer.
-    pub fn ctl(
-        &self,
-        epfd: RawFd,
-        op: i32,
-        fd: RawFd,
-        target: Option<&Object>,
-        event: usize,
-    ) -> Result<usize, Errno> {
-        todo!()
+
+    /// Ready to read as far as the engine knows.
+    #[must_use]
+    pub(crate) fn readable(&self, depth: u32) -> bool {
+        match self {
+            Self::Udp(socket) => socket.readable(),
+            Self::Epoll(epoll) => depth < DEPTH && epoll.any_ready(depth + 1),
+        }
     }
-    pub fn wait(
-        &self,
-        epfd: RawFd,
-        out: &mut [libc::epoll_event],
-        timeout: Timeout,
-        mask: Option<u64>,
-    ) -> Result<usize, Errno> {
-        todo!()
+
+    /// Calls `visit` with every UDP socket of it.
+    pub(crate) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
+        match self {
+            Self::Udp(socket) => visit(socket),
+            Self::Epoll(epoll) if depth < DEPTH => epoll.each_socket(depth + 1, visit),
+            Self::Epoll(_) => {}
+        }
     }
-    pub fn fd_added(&self, fd: RawFd) {}
-    pub fn fd_removed(&self, fd: RawFd) -> bool {
-        todo!()
+
+    /// In a forked child: gives inherited sockets back to the kernel.
+    pub(crate) fn settle(&self) {
+        self.each_socket(0, &mut |socket| socket.settle());
     }
 }

@@ -7,6 +7,8 @@
 
 mod lock;
 mod queue;
+mod spin;
 
 pub use lock::{Guard, Lock, Visit, mode, set_mode, switches, visit};
 pub use queue::{Queue, Record};
+pub use spin::{Limit, Spin, Turn};

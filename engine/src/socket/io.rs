@@ -76,7 +76,7 @@ pub trait Receive {
 }
 
 /// What the control messages of a sendmsg ask for.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendControl {
     /// IP_PKTINFO `ipi_spec_dst`.
     pub source: Option<Ipv4Addr>,

@@ -1,6 +1,17 @@
 //! UDP sockets: state, options, receive queue, who gets a datagram.
 
+mod control;
+mod core;
+mod demux;
+mod groups;
+mod handover;
 pub mod io;
+mod path;
+mod recv;
+mod send;
 mod udp;
 
-pub use udp::{Family, SockAddrArg, UdpSocket};
+pub use core::{Announce, Core, Tuning, in_forked_child};
+pub(crate) use core::Directory;
+pub use path::Ring;
+pub use udp::{Family, Mode, SockAddrArg, UdpSocket};

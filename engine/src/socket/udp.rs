@@ -1,22 +1,33 @@
-//! The UDP socket (skeleton of the interface).
-#![allow(
-    missing_docs,
-    unused_variables,
-    clippy::missing_errors_doc,
-    clippy::todo,
-    reason = "skeleton"
-)]
+//! The shadow of one kernel UDP socket: what every call on it needs.
+//!
+//! One per open file description, whatever number of descriptors name it. The data
+//! path reads atomics; what the control plane knows stands behind the core's
+//! directory lock ([`super::core`]).
 
-use super::io::{Destination, Receive, SendControl, Sent};
+use super::control::Control;
+use super::core::Core;
+use super::io::{Datagram, Delivery, Receive};
+use super::path::Direct;
+use super::send::TxCache;
 use crate::error::Errno;
-use std::io::IoSlice;
-use std::net::SocketAddr;
+use crate::ring::{Lock, Queue, Record};
+use crate::stats::layout::SocketBlock;
+use crate::sys::cell::Cell;
+use crate::sys::event::Event;
+use parking_lot::Mutex;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
+use std::sync::{Arc, Weak};
 
 /// Address family of an application's socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
+    /// AF_INET.
     V4,
+    /// AF_INET6, carrying IPv4 as ::ffff:a.b.c.d.
     V6,
 }
 
@@ -31,64 +42,314 @@ pub struct SockAddrArg {
     pub parsed: Option<SocketAddr>,
 }
 
-/// Shadow of one kernel UDP socket (one open file description, any number of fds).
-#[derive(Debug)]
-pub struct UdpSocket {}
+/// Who serves a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mode {
+    /// The kernel alone.
+    Kernel = 0,
+    /// The engine, and the kernel for what does not come by its rings.
+    Engine = 1,
+    /// The engine of the parent process; this is a forked child.
+    Inherited = 2,
+}
 
-/// All calls are made instead of libc's: they make the kernel call themselves and
-/// answer what the program is to see.
+/// Shadow of one kernel UDP socket.
+pub struct UdpSocket {
+    pub(super) core: &'static Core,
+    pub(super) me: Weak<UdpSocket>,
+    pub(super) family: Family,
+    /// One of the numbers that name this socket, or a duplicate kept by a blocked call.
+    pub(super) fd: AtomicI32,
+    pub(super) fds: Mutex<Vec<RawFd>>,
+    mode: AtomicU8,
+    pub(super) nonblocking: AtomicBool,
+    /// Bits of the rings that it is attached to.
+    pub(super) rings: AtomicU32,
+    queue: Lock<Queue>,
+    queued: AtomicUsize,
+    /// Datagrams that ever arrived, for edge-triggered readiness.
+    arrivals: AtomicU64,
+    drops: AtomicU32,
+    /// Bits of [`super::io::wanted`].
+    pub(super) wanted: AtomicU32,
+    /// SO_RCVTIMEO in ns, 0: none.
+    pub(super) receive_timeout: AtomicU64,
+    /// Calls blocked in the kernel's receive: they would not see the engine's datagrams.
+    pub(super) kernel_readers: AtomicU32,
+    /// Calls that wait in user space or in a ppoll.
+    pub(super) blocked: AtomicU32,
+    pub(super) kernel_look: KernelLook,
+    /// Connected peer: address in the upper, port in the lower half; 0: none.
+    pub(super) peer: AtomicU64,
+    pub(super) tx: Lock<TxCache>,
+    /// Reasons for sending through the kernel; 0: none.
+    pub(super) tx_kernel: AtomicU32,
+    sleepers: AtomicU32,
+    waiters: Mutex<Vec<Arc<Event>>>,
+    /// Since when the kernel has it again (forked children, hand-back).
+    pub(super) cutoff: Cell,
+    pub(super) control: Mutex<Control>,
+    /// Counters.
+    pub stats: &'static SocketBlock,
+}
+
+/// When the kernel side was last looked at by a non-blocking call.
+#[derive(Debug, Default)]
+pub(super) struct KernelLook {
+    pub(super) ticks: AtomicU64,
+    pub(super) epoch: AtomicU64,
+    pub(super) misses: AtomicU32,
+    /// poll, select or epoll has said that the kernel side is readable.
+    pub(super) hint: AtomicBool,
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpSocket")
+            .field("fd", &self.fd)
+            .field("mode", &self.mode())
+            .finish_non_exhaustive()
+    }
+}
+
 impl UdpSocket {
-    pub fn bind(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
-        todo!()
-    }
-    pub fn connect(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
-        todo!()
-    }
-    pub fn setsockopt(
-        &self,
+    pub(super) fn new(
+        core: &'static Core,
         fd: RawFd,
-        level: i32,
-        name: i32,
-        ptr: usize,
-        len: u32,
-    ) -> Result<usize, Errno> {
-        todo!()
+        family: Family,
+        control: Control,
+        stats: &'static SocketBlock,
+    ) -> Arc<Self> {
+        let limit = control.receive_limit;
+        Arc::new_cyclic(|me| Self {
+            core,
+            me: me.clone(),
+            family,
+            fd: AtomicI32::new(fd),
+            fds: Mutex::new(vec![fd]),
+            mode: AtomicU8::new(Mode::Kernel as u8),
+            nonblocking: AtomicBool::new(false),
+            rings: AtomicU32::new(0),
+            queue: Lock::new(Queue::new(limit)),
+            queued: AtomicUsize::new(0),
+            arrivals: AtomicU64::new(0),
+            drops: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+            receive_timeout: AtomicU64::new(0),
+            kernel_readers: AtomicU32::new(0),
+            blocked: AtomicU32::new(0),
+            kernel_look: KernelLook::default(),
+            peer: AtomicU64::new(0),
+            tx: Lock::new(TxCache::default()),
+            tx_kernel: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            waiters: Mutex::new(Vec::new()),
+            cutoff: Cell::new(),
+            control: Mutex::new(control),
+            stats,
+        })
     }
-    pub fn shutdown(&self, fd: RawFd, how: i32) -> Result<usize, Errno> {
-        todo!()
+
+    /// Who serves it now.
+    #[inline]
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self.mode.load(Ordering::Acquire) {
+            0 => Mode::Kernel,
+            1 => Mode::Engine,
+            _ => Mode::Inherited,
+        }
     }
-    /// `None`: not for the engine, make the kernel call.
-    pub fn ioctl(
-        &self,
-        fd: RawFd,
-        request: libc::c_ulong,
-        arg: usize,
-    ) -> Option<Result<usize, Errno>> {
-        todo!()
+
+    pub(super) fn set_mode(&self, mode: Mode) {
+        self.mode.store(mode as u8, Ordering::Release);
     }
-    /// After a successful F_SETFL with `flags` on any fd of this socket.
-    pub fn flags_changed(&self, flags: i32) {}
-    pub fn recv<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
-        todo!()
+
+    /// A number that names the kernel socket.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.fd.load(Ordering::Relaxed)
     }
-    pub fn send(
-        &self,
-        fd: RawFd,
-        dest: Destination,
-        payload: &[IoSlice<'_>],
-        control: &SendControl,
-        flags: i32,
-    ) -> Sent {
-        todo!()
+
+    /// Bits of the rings that bring its datagrams.
+    #[inline]
+    #[must_use]
+    pub fn ring_mask(&self) -> u32 {
+        self.rings.load(Ordering::Relaxed)
     }
-    /// Counts a send that the kernel made for this socket.
-    pub fn kernel_sent(&self, result: Result<usize, Errno>) {}
+
+    /// The process's engine.
+    #[must_use]
+    pub fn core(&self) -> &'static Core {
+        self.core
+    }
+
+    /// True when the engine holds a datagram for it.
+    #[inline]
+    #[must_use]
+    pub fn readable(&self) -> bool {
+        self.queued.load(Ordering::Acquire) != 0
+    }
+
+    /// Datagrams that ever arrived by the engine.
+    #[must_use]
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals.load(Ordering::Acquire)
+    }
+
+    /// poll and its kin have found the kernel side ready: the next receive looks there.
+    pub fn hint_kernel(&self) {
+        self.kernel_look.hint.store(true, Ordering::Relaxed);
+    }
+
+    /// A datagram for this socket, from a ring, under the ring's lock.
+    #[inline]
+    pub(super) fn accept<D: Direct>(&self, record: &Record, payload: &[u8], direct: &mut D) {
+        let cutoff = self.cutoff.get();
+        if cutoff != 0 && record.timestamp >= cutoff {
+            return; // the kernel socket got it
+        }
+        if !direct.offer(self, record, payload) {
+            self.enqueue(record, payload);
+        }
+    }
+
+    fn enqueue(&self, record: &Record, payload: &[u8]) {
+        let Some(mut queue) = self.queue.lock() else {
+            return; // a signal handler inside this very lock: the datagram is lost
+        };
+        let counters = &self.stats.queue;
+        if queue.push(record, payload) {
+            self.queued.store(queue.len(), Ordering::Release);
+            counters.packets.set(queue.len() as u64);
+            counters.bytes.set(queue.payload_bytes() as u64);
+            counters.max_packets.max_exclusive(queue.len() as u64);
+            counters.max_bytes.max_exclusive(queue.payload_bytes() as u64);
+        } else {
+            counters.drop_packets.add_exclusive(1);
+            counters.drop_bytes.add_exclusive(payload.len() as u64);
+            self.drops.store(self.drops.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+        drop(queue);
+        self.arrivals.fetch_add(1, Ordering::AcqRel);
+        // Pairs with the fence of a sleeper between registering and its last look.
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Counts a datagram that a call took straight from the ring.
+    #[inline]
+    pub(super) fn count_direct(&self, payload: usize) {
+        let arrivals = self.arrivals.load(Ordering::Relaxed);
+        self.arrivals.store(arrivals + 1, Ordering::Release);
+        self.stats.rx.packets.add_exclusive(1);
+        self.stats.rx.bytes.add_exclusive(payload as u64);
+    }
+
+    /// How a datagram is shown to the program.
+    #[inline]
+    pub(super) fn delivery(&self, record: &Record) -> Delivery {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        let destination = *record.destination.ip();
+        let local = if wanted == 0 || !destination.is_multicast() {
+            destination
+        } else {
+            self.core.primary_address(record.ifindex).unwrap_or(Ipv4Addr::UNSPECIFIED)
+        };
+        Delivery {
+            mapped: self.family == Family::V6,
+            wanted,
+            drops: self.drops.load(Ordering::Relaxed),
+            local,
+        }
+    }
+
+    /// Gives the oldest queued datagram to a call; None: there is none.
+    pub(super) fn pop<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
+        let mut queue = self.queue.lock()?;
+        let (record, payload) = queue.front()?;
+        let result = call.deliver(&datagram(&record, payload), &self.delivery(&record));
+        if !peek {
+            self.stats.rx.packets.add_exclusive(1);
+            self.stats.rx.bytes.add_exclusive(payload.len() as u64);
+            queue.pop();
+            self.queued.store(queue.len(), Ordering::Release);
+            self.stats.queue.packets.set(queue.len() as u64);
+            self.stats.queue.bytes.set(queue.payload_bytes() as u64);
+        }
+        Some(result)
+    }
+
+    /// Payload bytes of the oldest queued datagram.
+    pub(super) fn front_length(&self) -> Option<usize> {
+        self.queue.lock()?.front().map(|(_, payload)| payload.len())
+    }
+
+    pub(super) fn set_receive_limit(&self, limit: usize) {
+        if let Some(mut queue) = self.queue.lock() {
+            queue.set_limit(limit);
+        }
+        self.stats.queue.limit_bytes.set(limit as u64);
+    }
+
+    /// Forgets what is queued: a forked child, whose parent has it.
+    pub(super) fn disown_queue(&self) {
+        self.queued.store(0, Ordering::Release);
+    }
+
+    /// Wakes every call that sleeps for this socket.
+    pub fn wake(&self) {
+        for event in self.waiters.lock().iter() {
+            event.signal();
+        }
+    }
+
+    /// Registers a sleeper; the caller looks once more after this, then sleeps.
+    pub fn add_waiter(&self, event: &Arc<Event>) {
+        self.waiters.lock().push(Arc::clone(event));
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends what [`Self::add_waiter`] began.
+    pub fn remove_waiter(&self, event: &Arc<Event>) {
+        let mut waiters = self.waiters.lock();
+        if let Some(at) = waiters.iter().position(|w| Arc::ptr_eq(w, event)) {
+            waiters.swap_remove(at);
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// After a successful F_SETFL or FIONBIO.
+    pub fn flags_changed(&self, flags: i32) {
+        let nonblocking = flags & libc::O_NONBLOCK != 0;
+        self.nonblocking.store(nonblocking, Ordering::Relaxed);
+        self.stats.set_blocking(!nonblocking);
+    }
+
     /// A descriptor number now names this socket (socket, dup, F_DUPFD).
-    pub fn fd_added(&self, fd: RawFd) {}
-    /// A number is about to be closed; call it before the kernel's close. True: it was the last one.
-    pub fn fd_removed(&self, fd: RawFd) -> bool {
-        todo!()
+    pub fn fd_added(&self, fd: RawFd) {
+        let mut fds = self.fds.lock();
+        if !fds.contains(&fd) {
+            fds.push(fd);
+        }
     }
-    /// Gives the socket back to the kernel for good (exec, SCM_RIGHTS).
-    pub fn hand_back(&self, reason: crate::error::Reason) {}
+}
+
+/// The form in which a call gets a queued datagram.
+#[inline]
+pub(super) fn datagram<'a>(record: &Record, payload: &'a [u8]) -> Datagram<'a> {
+    Datagram {
+        source: record.source,
+        destination: *record.destination.ip(),
+        port: record.destination.port(),
+        ifindex: record.ifindex,
+        ttl: record.ttl,
+        tos: record.tos,
+        timestamp: record.timestamp,
+        payload,
+    }
 }

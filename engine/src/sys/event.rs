@@ -168,8 +168,8 @@ fn sigprocmask(how: i32, set: u64) -> u64 {
     old
 }
 
-/// Holds handlers back while the thread spins, so that one that ran can be told from
-/// one that did not.
+/// Holds handlers back from a last look at what happened until the sleep that lets
+/// them in again.
 #[derive(Debug)]
 pub struct SignalHold {
     old: u64,
@@ -189,77 +189,12 @@ impl SignalHold {
     pub fn original(&self) -> u64 {
         self.old
     }
-
-    /// Signals held back that `mask` would let through.
-    #[must_use]
-    pub fn pending(&self, mask: u64) -> u64 {
-        let mut set = 0u64;
-        let at = std::ptr::from_mut(&mut set) as usize;
-        // SAFETY: writes eight bytes to a live value.
-        let _ = unsafe { syscall6(libc::SYS_rt_sigpending, [at, 8, 0, 0, 0, 0]) };
-        set & !mask
-    }
 }
 
 impl Drop for SignalHold {
     fn drop(&mut self) {
         sigprocmask(libc::SIG_SETMASK, self.old);
     }
-}
-
-/// `struct kernel_sigaction` of the rt_sigaction system call (x86-64 and aarch64).
-#[repr(C)]
-#[derive(Default)]
-struct KernelSigaction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-/// What a signal of a set would do to a blocked call when delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interruption {
-    /// Nothing: ignored, or no signal.
-    None,
-    /// A handler with SA_RESTART.
-    Restart,
-    /// A handler without, or a default action.
-    Interrupt,
-}
-
-/// Looks up the actions of the signals in `set`; the strongest wins.
-#[must_use]
-pub fn interruption(set: u64) -> Interruption {
-    let mut result = Interruption::None;
-    for signal in 1..=64 {
-        if set & bit(signal) == 0 {
-            continue;
-        }
-        let mut action = KernelSigaction::default();
-        let at = std::ptr::from_mut(&mut action) as usize;
-        // SAFETY: the kernel fills the structure; no new action is given.
-        let asked = unsafe { syscall6(libc::SYS_rt_sigaction, [signal as usize, 0, at, 8, 0, 0]) };
-        if asked.is_err() || action.handler == libc::SIG_IGN {
-            continue;
-        }
-        if action.handler != libc::SIG_DFL && action.flags & libc::SA_RESTART as u64 != 0 {
-            if result == Interruption::None {
-                result = Interruption::Restart;
-            }
-        } else if action.handler != libc::SIG_DFL {
-            return Interruption::Interrupt;
-        } else if result == Interruption::None {
-            // A default action ends or stops the process by itself, or is to ignore.
-            result = Interruption::Restart;
-        }
-    }
-    result
-}
-
-/// Blocks every signal for the calling thread for good (control thread).
-pub fn block_all_signals() {
-    sigprocmask(libc::SIG_SETMASK, !SYNCHRONOUS);
 }
 
 const MEMBARRIER_CMD_PRIVATE_EXPEDITED: usize = 8;
@@ -308,4 +243,19 @@ pub fn ticks() -> u64 {
     {
         crate::clock::monotonic()
     }
+}
+
+/// Starts a thread of the engine with every signal blocked, so that the program's
+/// handlers never run on it.
+///
+/// # Errors
+/// EAGAIN when no thread can be had.
+pub fn spawn_quiet<F: FnOnce() + Send + 'static>(name: &str, body: F) -> Result<(), Errno> {
+    let hold = SignalHold::begin();
+    let spawned = std::thread::Builder::new()
+        .name(name.to_owned())
+        .stack_size(256 * 1024)
+        .spawn(body);
+    drop(hold);
+    spawned.map(drop).map_err(|_| Errno::AGAIN)
 }

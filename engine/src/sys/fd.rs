@@ -12,6 +12,9 @@ const TRACKED: usize = 1 << 16;
 
 static INTERNAL: [AtomicU64; TRACKED / 64] = [const { AtomicU64::new(0) }; TRACKED / 64];
 
+/// Those of them that a forked child has no use for.
+static OWNED: [AtomicU64; TRACKED / 64] = [const { AtomicU64::new(0) }; TRACKED / 64];
+
 fn nofile_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit
@@ -62,29 +65,53 @@ pub fn move_high(fd: RawFd) -> RawFd {
     number
 }
 
-fn word(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+fn word(set: &'static [AtomicU64], fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let n = usize::try_from(fd).ok()?;
-    Some((INTERNAL.get(n / 64)?, 1 << (n % 64)))
+    Some((set.get(n / 64)?, 1 << (n % 64)))
+}
+
+/// Marks a descriptor as one that a forked child closes.
+pub fn register_owned(fd: RawFd) {
+    if let Some((bits, bit)) = word(&OWNED, fd) {
+        bits.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
+/// In a forked child: closes the parent's rings and event descriptors, which would
+/// otherwise live on in the child.
+pub fn close_owned() {
+    for (i, bits) in OWNED.iter().enumerate() {
+        let mut set = bits.swap(0, Ordering::Relaxed);
+        while set != 0 {
+            let fd = i * 64 + set.trailing_zeros() as usize;
+            set &= set - 1;
+            unregister(fd as RawFd);
+            // SAFETY: a descriptor of the engine, inherited and not used here any more.
+            let _ = unsafe { syscall6(libc::SYS_close, [fd, 0, 0, 0, 0, 0]) };
+        }
+    }
 }
 
 /// Remembers a descriptor as the engine's own.
 pub fn register(fd: RawFd) {
-    if let Some((bits, bit)) = word(fd) {
+    if let Some((bits, bit)) = word(&INTERNAL, fd) {
         bits.fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// Forgets it.
 pub fn unregister(fd: RawFd) {
-    if let Some((bits, bit)) = word(fd) {
-        bits.fetch_and(!bit, Ordering::Relaxed);
+    for set in [&INTERNAL, &OWNED] {
+        if let Some((bits, bit)) = word(set, fd) {
+            bits.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 }
 
 /// True for a descriptor of the engine itself: the application does not know it.
 #[must_use]
 pub fn is_internal(fd: RawFd) -> bool {
-    word(fd).is_some_and(|(bits, bit)| bits.load(Ordering::Relaxed) & bit != 0)
+    word(&INTERNAL, fd).is_some_and(|(bits, bit)| bits.load(Ordering::Relaxed) & bit != 0)
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ impl Handle {
     /// (see [`super::fd::move_high`]).
     #[must_use]
     pub fn new(fd: RawFd) -> Self {
-        Self(super::fd::move_high(fd))
+        let fd = super::fd::move_high(fd);
+        super::fd::register_owned(fd);
+        Self(fd)
     }
 }
 

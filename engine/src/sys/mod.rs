@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the one module that talks to the kernel")]
 
 pub mod bpf;
+pub mod cell;
 pub mod event;
 pub mod fd;
 pub mod handle;
@@ -13,3 +14,12 @@ pub mod packet;
 pub mod raw;
 pub mod shm;
 pub mod sock;
+pub mod signal;
+
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The value behind a pointer that was stored from `Box::leak`; None while null.
+pub(crate) fn leaked<T>(pointer: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: only leaked boxes are stored in it, and nobody frees or mutates those.
+    unsafe { pointer.load(Ordering::Acquire).as_ref() }
+}

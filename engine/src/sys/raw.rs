@@ -71,3 +71,9 @@ pub fn thread_pointer() -> usize {
     }
     tp
 }
+
+/// close(2) of a descriptor of the engine.
+pub fn close(fd: std::os::fd::RawFd) {
+    // SAFETY: takes an integer; the caller owns the descriptor.
+    let _ = unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}

@@ -1,0 +1,158 @@
+//! The `packet` device: AF_PACKET with a TPACKET_V2 ring, on any Ethernet interface.
+//!
+//! A tap: the kernel stack still gets every frame; what keeps a datagram from being
+//! delivered twice is the shadow socket's filter ([`crate::sys::bpf::shadow`]).
+
+use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit};
+use crate::error::{Errno, Reason};
+use crate::net::Interface;
+use crate::sys::{bpf, packet};
+use std::os::fd::RawFd;
+
+/// Slots are kept within these: below, a pause of the program loses what the kernel's
+/// own socket buffer would have kept; above, the ring leaves the caches.
+const SLOTS: std::ops::RangeInclusive<u32> = 2048..=8192;
+const SLOT_SIZE: u32 = 2048;
+/// Room before the frame in a slot: ring header, address, virtio header, alignment.
+const SLOT_OVERHEAD: u32 = 112;
+/// Bytes of a ring at the most, whatever the MTU.
+const RING_BYTES: u32 = 16 << 20;
+/// The largest frame the kernel hands up: a 64 KiB super-frame with its headers.
+const LARGEST: usize = 10 + 14 + 4 + 65_536;
+
+const VNET_HEADER: usize = 10;
+const GSO_NONE: u8 = 0;
+const GSO_UDP_L4: u8 = 5;
+
+/// The backend.
+#[derive(Debug, Default)]
+pub struct Packet;
+
+impl Backend for Packet {
+    fn name(&self) -> &'static str {
+        "packet"
+    }
+
+    fn open(&self, interface: &Interface, options: QueueOptions) -> Result<Opened, Reason> {
+        let slot_size = (interface.mtu + 18 + SLOT_OVERHEAD).next_power_of_two().max(SLOT_SIZE);
+        let slot_size = slot_size.min(64 << 10);
+        let wanted = options.slots.clamp(*SLOTS.start(), *SLOTS.end()).next_power_of_two();
+        let slots = wanted.min(RING_BYTES / slot_size);
+        let geometry = packet::RingGeometry { slots, slot_size };
+        let ring = packet::PacketRing::open(interface.index, geometry, &bpf::tap(&[]))
+            .map_err(reason)?;
+        let sender = packet::PacketSender::open(interface.index).map_err(reason)?;
+        Ok(Opened {
+            queue: Box::new(PacketQueue { ring, copy: Vec::new(), copied: false, skipped: 0 }),
+            transmit: Box::new(PacketTransmit { sender }),
+            slots,
+        })
+    }
+}
+
+fn reason(errno: Errno) -> Reason {
+    match errno.0 {
+        libc::EPERM | libc::EACCES => Reason::NoPermission,
+        libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS => Reason::NoResources,
+        _ => Reason::NoBackend,
+    }
+}
+
+#[derive(Debug)]
+struct PacketQueue {
+    ring: packet::PacketRing,
+    /// A frame larger than its slot.
+    copy: Vec<u8>,
+    /// The head's frame is in `copy`.
+    copied: bool,
+    /// Frames larger than a slot whose copy the kernel could not keep.
+    skipped: u64,
+}
+
+impl PacketQueue {
+    /// Fetches the whole of a frame that did not fit; false when the kernel has none.
+    #[cold]
+    fn fetch_copy(&mut self) -> bool {
+        self.copy.resize(LARGEST, 0);
+        match self.ring.read_copy(&mut self.copy) {
+            Ok(n) if n > VNET_HEADER => {
+                self.copy.truncate(n);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Queue for PacketQueue {
+    #[inline]
+    fn ready(&self) -> bool {
+        self.ring.ready()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<RxFrame<'_>> {
+        loop {
+            let frame = self.ring.peek()?;
+            let whole = frame.data.len() as u32 >= frame.wire_len;
+            if whole || self.copied {
+                break;
+            }
+            if frame.status & packet::STATUS_COPY != 0 && self.fetch_copy() {
+                self.copied = true;
+                break;
+            }
+            self.skipped += 1;
+            self.ring.release();
+        }
+        let frame = self.ring.peek()?;
+        let data = if self.copied { &self.copy[VNET_HEADER..] } else { frame.data };
+        let segment = match frame.vnet.gso_type {
+            GSO_NONE => 0,
+            GSO_UDP_L4 => frame.vnet.gso_size,
+            _ => 0,
+        };
+        Some(RxFrame {
+            data,
+            timestamp: frame.timestamp,
+            trusted: frame.status & (packet::STATUS_CSUM_NOT_READY | packet::STATUS_CSUM_VALID)
+                != 0,
+            segment,
+        })
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        self.copied = false;
+        self.ring.release();
+    }
+
+    fn sleep_fd(&self) -> Option<RawFd> {
+        Some(self.ring.fd())
+    }
+
+    fn steer(&mut self, ports: &[u16]) -> Result<(), Reason> {
+        self.ring.set_filter(&bpf::tap(ports)).map_err(reason)
+    }
+
+    fn take_drops(&mut self) -> u64 {
+        u64::from(self.ring.take_drops()) + std::mem::take(&mut self.skipped)
+    }
+}
+
+#[derive(Debug)]
+struct PacketTransmit {
+    sender: packet::PacketSender,
+}
+
+impl Transmit for PacketTransmit {
+    #[inline]
+    fn send(&self, frame: &[u8]) -> Result<(), Errno> {
+        // ENOBUFS is how the bypassed queue says "full".
+        self.sender.send(frame).map_err(|e| if e.0 == libc::ENOBUFS { Errno::AGAIN } else { e })
+    }
+
+    fn ready_fd(&self) -> Option<RawFd> {
+        Some(self.sender.fd())
+    }
+}

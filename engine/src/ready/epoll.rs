@@ -1,0 +1,434 @@
+//! epoll(7): the shadow of one kernel epoll instance.
+//!
+//! The application's epfd stays the kernel's, with every descriptor in it. Entries that
+//! are the engine's carry our own data there, so that what the kernel reports of them
+//! can be told from the rest and merged with what the engine knows: one event per entry.
+//!
+//! Level: an entry is reported while it is readable. Edge: once per arrival. One-shot:
+//! disarmed on both sides by the first report.
+
+use super::wait::{How, Set, wait};
+use super::{Object, Timeout};
+use crate::error::Errno;
+use crate::ring::Lock;
+use crate::socket::{Core, UdpSocket};
+use crate::stats::layout::IomuxBlock;
+use crate::sys::event::{self, Event};
+use parking_lot::Mutex;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+const EPOLLIN: u32 = libc::EPOLLIN as u32;
+const EPOLLRDNORM: u32 = libc::EPOLLRDNORM as u32;
+const EPOLLET: u32 = libc::EPOLLET as u32;
+const EPOLLONESHOT: u32 = libc::EPOLLONESHOT as u32;
+const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// Upper half of the data that the kernel holds for an entry of ours. Not a canonical
+/// address, so it collides with no pointer, and not a small number.
+const COOKIE: u64 = 0xd35c_1e77 << 32;
+const COOKIE_MASK: u64 = 0xffff_ffff << 32;
+
+/// An entry that is the engine's.
+#[derive(Debug)]
+struct Member {
+    fd: RawFd,
+    /// Never used again in this instance: the lower half of the cookie.
+    id: u32,
+    object: Object,
+    events: u32,
+    data: u64,
+    /// False after a one-shot report.
+    armed: bool,
+    /// Arrivals at the last report of an edge-triggered entry; None: report if readable.
+    seen: Option<u64>,
+    /// The round in which it was last reported.
+    reported: u64,
+}
+
+impl Member {
+    fn arrivals(&self) -> u64 {
+        let mut sum = 0u64;
+        self.object.each_socket(0, &mut |s| sum = sum.wrapping_add(s.arrivals()));
+        sum
+    }
+
+    /// Takes note of a report; true: a one-shot entry, disarmed by it.
+    fn report(&mut self, round: u64) -> bool {
+        self.reported = round;
+        if self.events & EPOLLET != 0 {
+            self.seen = Some(self.arrivals());
+        }
+        let once = self.events & EPOLLONESHOT != 0;
+        self.armed &= !once;
+        once
+    }
+
+    /// The bits that the engine reports now.
+    fn engine_bits(&self) -> u32 {
+        let bits = self.events & (EPOLLIN | EPOLLRDNORM);
+        if bits == 0 || !self.armed || !self.object.readable(0) {
+            return 0;
+        }
+        if self.events & EPOLLET != 0 && self.seen.is_some_and(|seen| seen == self.arrivals()) {
+            return 0;
+        }
+        bits
+    }
+}
+
+#[derive(Debug, Default)]
+struct Members {
+    list: Vec<Member>,
+    next_id: u32,
+    /// Where the next report begins, so that a full array starves nobody.
+    turn: usize,
+    /// Counts collections, so that an entry is in one of them once.
+    round: u64,
+}
+
+/// Shadow of one kernel epoll instance.
+#[derive(Debug)]
+pub struct Epoll {
+    core: &'static Core,
+    members: Lock<Members>,
+    count: AtomicUsize,
+    /// Kernel descriptors in the set, as far as seen.
+    foreign: AtomicUsize,
+    /// The kernel's events filled the array: the engine's turn.
+    kernel_filled: AtomicBool,
+    fds: Mutex<Vec<RawFd>>,
+    sleepers: AtomicU32,
+    watchers: Mutex<Vec<Arc<Event>>>,
+    stats: &'static IomuxBlock,
+}
+
+impl Epoll {
+    /// The shadow of a new, empty kernel instance.
+    pub(crate) fn new(core: &'static Core, epfd: RawFd, stats: &'static IomuxBlock) -> Self {
+        Self {
+            core,
+            members: Lock::new(Members::default()),
+            count: AtomicUsize::new(0),
+            foreign: AtomicUsize::new(0),
+            kernel_filled: AtomicBool::new(false),
+            fds: Mutex::new(vec![epfd]),
+            sleepers: AtomicU32::new(0),
+            watchers: Mutex::new(Vec::new()),
+            stats,
+        }
+    }
+
+    /// No member needs the engine: the kernel's epoll_wait alone is right.
+    #[inline]
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn ring_mask(&self, depth: u32) -> u32 {
+        self.members.lock().map_or(0, |m| {
+            m.list.iter().fold(0, |mask, e| mask | e.object.ring_mask(depth))
+        })
+    }
+
+    pub(super) fn any_ready(&self, depth: u32) -> bool {
+        self.members.lock().is_some_and(|m| {
+            m.list.iter().any(|e| e.armed && e.events & EPOLLIN != 0 && e.object.readable(depth))
+        })
+    }
+
+    pub(super) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
+        let objects: Vec<Object> = self
+            .members
+            .lock()
+            .map_or_else(Vec::new, |m| m.list.iter().map(|e| e.object.clone()).collect());
+        for object in objects {
+            object.each_socket(depth, visit);
+        }
+    }
+
+    /// Registers a sleeper that a change of the set has to wake.
+    pub(super) fn watch(&self, event: &Arc<Event>, on: bool) {
+        let mut watchers = self.watchers.lock();
+        if on {
+            watchers.push(Arc::clone(event));
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+        } else if let Some(at) = watchers.iter().position(|w| Arc::ptr_eq(w, event)) {
+            watchers.swap_remove(at);
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    fn changed(&self) {
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            for event in self.watchers.lock().iter() {
+                event.signal();
+            }
+        }
+    }
+
+    /// Makes the kernel's epoll_ctl and follows it. `event` is the caller's pointer.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn ctl(
+        &self,
+        epfd: RawFd,
+        op: i32,
+        fd: RawFd,
+        target: Option<&Object>,
+        event: usize,
+    ) -> Result<usize, Errno> {
+        let Some(target) = target else {
+            let result = event::epoll_ctl(epfd, op, fd, event)?;
+            if op == libc::EPOLL_CTL_ADD {
+                self.foreign.fetch_add(1, Ordering::Relaxed);
+            }
+            return Ok(result);
+        };
+        if op == libc::EPOLL_CTL_DEL {
+            let result = event::epoll_ctl(epfd, op, fd, event)?;
+            self.remove(|m| m.fd == fd);
+            return Ok(result);
+        }
+        let id = self.id_for(op, fd);
+        // The kernel reads the caller's event first: a bad pointer is its EFAULT, a bad
+        // combination its EINVAL; then the data is replaced by ours.
+        let result = event::epoll_ctl(epfd, op, fd, event)?;
+        let Some(wanted) = event::user_event(event) else { return Ok(result) };
+        let kernel = libc::epoll_event {
+            events: wanted.events & !EPOLLEXCLUSIVE,
+            u64: COOKIE | u64::from(id),
+        };
+        if wanted.events & EPOLLEXCLUSIVE == 0 {
+            let at = std::ptr::from_ref(&kernel) as usize;
+            event::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, at)?;
+        } else {
+            // An exclusive entry cannot be modified: out and in again.
+            let ours = libc::epoll_event { events: wanted.events, ..kernel };
+            let at = std::ptr::from_ref(&ours) as usize;
+            event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0)?;
+            event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, at)?;
+        }
+        if let Some(mut members) = self.members.lock() {
+            members.list.retain(|m| m.fd != fd);
+            members.list.push(Member {
+                fd,
+                id,
+                object: target.clone(),
+                events: wanted.events,
+                data: wanted.u64,
+                armed: true,
+                seen: None,
+                reported: 0,
+            });
+            self.count.store(members.list.len(), Ordering::Release);
+        }
+        self.changed();
+        Ok(result)
+    }
+
+    fn id_for(&self, op: i32, fd: RawFd) -> u32 {
+        let Some(mut members) = self.members.lock() else { return 0 };
+        if op == libc::EPOLL_CTL_MOD
+            && let Some(member) = members.list.iter().find(|m| m.fd == fd)
+        {
+            return member.id;
+        }
+        members.next_id = members.next_id.wrapping_add(1);
+        members.next_id
+    }
+
+    fn remove(&self, gone: impl Fn(&Member) -> bool) {
+        if let Some(mut members) = self.members.lock() {
+            members.list.retain(|m| !gone(m));
+            self.count.store(members.list.len(), Ordering::Release);
+        }
+    }
+
+    /// A socket is closed: the kernel has taken it out of every set.
+    pub(crate) fn forget(&self, socket: &UdpSocket) {
+        self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
+    }
+
+    /// epoll_wait and its kin; `mask` as in [`super::poll()`].
+    ///
+    /// # Errors
+    /// As epoll_wait(2).
+    pub fn wait(
+        &self,
+        epfd: RawFd,
+        out: &mut [libc::epoll_event],
+        timeout: Timeout,
+        mask: Option<u64>,
+    ) -> Result<usize, Errno> {
+        if crate::socket::in_forked_child() {
+            self.each_socket(0, &mut |socket| socket.settle());
+        }
+        let mut set = EpollSet { epoll: self, epfd, out, filled: 0, engine: 0 };
+        let result = wait(self.core, &mut set, How { timeout, mask });
+        let engine = set.engine;
+        let events = &self.stats.events;
+        match result {
+            Ok(0) => events.timeouts.add(1),
+            Ok(n) => {
+                events.offload_ready.add(engine as u64);
+                events.os_ready.add(n.saturating_sub(engine) as u64);
+                if engine > 0 { events.poll_hit.add(1) } else { events.poll_miss.add(1) }
+            }
+            Err(_) => events.errors.add(1),
+        }
+        result
+    }
+
+    /// A descriptor number now names this instance.
+    pub fn fd_added(&self, fd: RawFd) {
+        self.fds.lock().push(fd);
+    }
+
+    /// A number is about to be closed. True: it was the last one.
+    pub fn fd_removed(&self, fd: RawFd) -> bool {
+        let mut fds = self.fds.lock();
+        fds.retain(|f| *f != fd);
+        let last = fds.is_empty();
+        drop(fds);
+        if last {
+            self.remove(|_| true);
+            self.core.publisher.release_iomux(self.stats);
+        }
+        last
+    }
+}
+
+/// One epoll_wait.
+struct EpollSet<'a> {
+    epoll: &'a Epoll,
+    epfd: RawFd,
+    out: &'a mut [libc::epoll_event],
+    filled: usize,
+    engine: usize,
+}
+
+impl EpollSet<'_> {
+    /// A one-shot entry was reported: the kernel's side must not report it again.
+    fn disarm_kernel(&self, member: &Member) {
+        let off = libc::epoll_event { events: EPOLLONESHOT, u64: COOKIE | u64::from(member.id) };
+        let at = std::ptr::from_ref(&off) as usize;
+        let _ = event::epoll_ctl(self.epfd, libc::EPOLL_CTL_MOD, member.fd, at);
+    }
+
+    /// Reports what the engine has, each entry once in a round, into the free part of
+    /// the array.
+    fn collect(&mut self) {
+        let Some(mut members) = self.epoll.members.lock() else { return };
+        let round = members.round;
+        let total = members.list.len();
+        let start = members.turn;
+        for i in 0..total {
+            let at = (start + i) % total;
+            if self.filled == self.out.len() {
+                members.turn = at;
+                return;
+            }
+            let member = &mut members.list[at];
+            let bits = if member.reported == round { 0 } else { member.engine_bits() };
+            if bits == 0 {
+                continue;
+            }
+            if member.report(round) {
+                self.disarm_kernel(member);
+            }
+            self.out[self.filled] = libc::epoll_event { events: bits, u64: member.data };
+            self.filled += 1;
+            self.engine += 1;
+        }
+    }
+
+    /// Gives the kernel's events back their own data; those of the engine's entries get
+    /// the engine's bits as well.
+    fn translate(&mut self, found: usize) {
+        let Some(mut members) = self.epoll.members.lock() else { return };
+        let round = members.round;
+        let mut kept = 0;
+        for i in 0..found {
+            let mut event = self.out[i];
+            let data = event.u64;
+            if data & COOKIE_MASK == COOKIE {
+                let Some(member) = members.list.iter_mut().find(|m| m.id == data as u32) else {
+                    continue; // removed meanwhile
+                };
+                if !member.armed {
+                    continue;
+                }
+                let bits = event.events;
+                if bits & (EPOLLIN | EPOLLRDNORM) != 0
+                    && let Object::Udp(socket) = &member.object
+                {
+                    socket.hint_kernel();
+                }
+                event = libc::epoll_event { events: bits | member.engine_bits(), u64: member.data };
+                member.report(round);
+            }
+            self.out[kept] = event;
+            kept += 1;
+        }
+        self.filled = kept;
+    }
+
+    fn next_round(&mut self) {
+        self.filled = 0;
+        self.engine = 0;
+        if let Some(mut members) = self.epoll.members.lock() {
+            members.round += 1;
+        }
+    }
+}
+
+impl Set for EpollSet<'_> {
+    fn ring_mask(&self) -> u32 {
+        self.epoll.ring_mask(0)
+    }
+
+    fn engine_ready(&mut self) -> usize {
+        self.next_round();
+        let turn = !self.epoll.kernel_filled.swap(false, Ordering::Relaxed);
+        if turn && self.epoll.core.skip_due(self.has_foreign()) {
+            // This time the kernel's come first, lest a full array starve them.
+            return 0;
+        }
+        self.collect();
+        self.filled
+    }
+
+    fn kernel_ready(&mut self) -> Result<usize, Errno> {
+        self.next_round();
+        let found = event::epoll_wait(self.epfd, self.out, Some(0))?;
+        self.translate(found);
+        if self.filled == self.out.len() {
+            self.epoll.kernel_filled.store(true, Ordering::Relaxed);
+        }
+        self.collect();
+        Ok(self.filled)
+    }
+
+    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>) {
+        set.push(libc::pollfd { fd: self.epfd, events: libc::POLLIN, revents: 0 });
+    }
+
+    fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
+        self.epoll.each_socket(0, visit);
+    }
+
+    fn watch(&mut self, event: &Arc<Event>, on: bool) {
+        self.epoll.watch(event, on);
+    }
+
+    fn has_foreign(&self) -> bool {
+        self.epoll.foreign.load(Ordering::Relaxed) != 0
+    }
+
+    fn kernel_first(&mut self) -> bool {
+        false
+    }
+}

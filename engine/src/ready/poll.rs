@@ -1,0 +1,143 @@
+//! poll(2) and ppoll(2) over a set in which at least one descriptor is the engine's.
+
+use super::wait::{How, Set, wait};
+use super::{Lookup, Object, Timeout};
+use crate::error::Errno;
+use crate::socket::{Core, UdpSocket};
+use crate::stats::layout::IomuxBlock;
+use crate::sys::event::{self, Event};
+use std::sync::Arc;
+
+const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
+
+/// poll and ppoll. `mask` is the caller's signal set (kernel's 64-bit form), if it gave one.
+///
+/// # Errors
+/// As poll(2).
+pub fn poll(
+    fds: &mut [libc::pollfd],
+    lookup: Lookup<'_>,
+    timeout: Timeout,
+    mask: Option<u64>,
+) -> Result<usize, Errno> {
+    poll_counted(fds, lookup, timeout, mask, |core| core.poll_stats())
+}
+
+pub(super) fn poll_counted(
+    fds: &mut [libc::pollfd],
+    lookup: Lookup<'_>,
+    timeout: Timeout,
+    mask: Option<u64>,
+    stats: impl FnOnce(&Core) -> &'static IomuxBlock,
+) -> Result<usize, Errno> {
+    let mut members = Vec::new();
+    for (at, entry) in fds.iter_mut().enumerate() {
+        entry.revents = 0;
+        if let Some(object) = lookup(entry.fd) {
+            if crate::socket::in_forked_child() {
+                object.settle();
+            }
+            members.push((at, object));
+        }
+    }
+    let mut core = None;
+    for (_, member) in &members {
+        member.each_socket(0, &mut |s| core = Some(s.core()));
+    }
+    let Some(core) = core else {
+        return event::ppoll(fds, timeout, mask);
+    };
+    let events = &stats(core).events;
+    let mut set = PollSet { core, fds, members, engine: false };
+    let result = wait(core, &mut set, How { timeout, mask });
+    match result {
+        Ok(0) => events.timeouts.add(1),
+        Ok(n) => {
+            let ours = set.members.iter().filter(|(at, _)| set.fds[*at].revents != 0).count();
+            events.offload_ready.add(ours as u64);
+            events.os_ready.add(n.saturating_sub(ours) as u64);
+            if set.engine { events.poll_hit.add(1) } else { events.poll_miss.add(1) }
+        }
+        Err(_) => events.errors.add(1),
+    }
+    result
+}
+
+struct PollSet<'a> {
+    core: &'static Core,
+    fds: &'a mut [libc::pollfd],
+    /// Index and object of the entries that are the engine's.
+    members: Vec<(usize, Object)>,
+    /// The engine had something.
+    engine: bool,
+}
+
+impl PollSet<'_> {
+    fn merge(&mut self) {
+        for (at, member) in &self.members {
+            if member.readable(0) {
+                let entry = &mut self.fds[*at];
+                let bits = READABLE & entry.events;
+                entry.revents |= bits;
+                self.engine |= bits != 0;
+            }
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.fds.iter().filter(|f| f.revents != 0).count()
+    }
+}
+
+impl Set for PollSet<'_> {
+    fn ring_mask(&self) -> u32 {
+        self.members.iter().fold(0, |mask, (_, m)| mask | m.ring_mask(0))
+    }
+
+    fn engine_ready(&mut self) -> usize {
+        self.merge();
+        if self.engine { self.count() } else { 0 }
+    }
+
+    fn kernel_ready(&mut self) -> Result<usize, Errno> {
+        // The kernel writes every revents, the engine's part comes after.
+        event::ppoll(self.fds, Some(0), None)?;
+        for (at, member) in &self.members {
+            if self.fds[*at].revents & READABLE != 0
+                && let Object::Udp(socket) = member
+            {
+                socket.hint_kernel();
+            }
+        }
+        self.merge();
+        Ok(self.count())
+    }
+
+    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>) {
+        set.extend(self.fds.iter().map(|f| libc::pollfd { revents: 0, ..*f }));
+    }
+
+    fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
+        for (_, member) in &self.members {
+            member.each_socket(0, visit);
+        }
+    }
+
+    fn watch(&mut self, event: &Arc<Event>, on: bool) {
+        for (_, member) in &self.members {
+            if let Object::Epoll(epoll) = member {
+                epoll.watch(event, on);
+            }
+        }
+    }
+
+    fn has_foreign(&self) -> bool {
+        self.members.len() < self.fds.len()
+    }
+
+    fn kernel_first(&mut self) -> bool {
+        // Writability is the kernel's to say.
+        let writes = self.fds.iter().any(|f| f.events & !(READABLE | libc::POLLPRI) != 0);
+        writes || self.core.skip_due(self.has_foreign())
+    }
+}

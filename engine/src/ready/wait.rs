@@ -1,0 +1,143 @@
+//! The part that poll, select and epoll_wait have in common: how to wait.
+
+use crate::error::Errno;
+use crate::ring::{Limit, Spin, Turn};
+use crate::socket::Core;
+use crate::socket::UdpSocket;
+use crate::sys::event::{self, Event, SignalHold};
+use std::sync::Arc;
+
+/// Sleep of a call that cannot be woken by every source.
+const BLIND_NAP: u64 = 1_000_000;
+
+/// What a kind of set can do for [`wait`].
+pub(super) trait Set {
+    /// Bits of the rings to poll.
+    fn ring_mask(&self) -> u32;
+    /// Collects what the engine has; the number of entries to report so far.
+    fn engine_ready(&mut self) -> usize;
+    /// Asks the kernel without waiting and merges; the number of entries to report.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn kernel_ready(&mut self) -> Result<usize, Errno>;
+    /// Descriptors of the program to sleep on.
+    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>);
+    /// Its engine sockets.
+    fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>));
+    /// A change of the set from another thread has to wake the sleeper.
+    fn watch(&mut self, event: &Arc<Event>, on: bool);
+    /// Holds descriptors that only the kernel knows.
+    fn has_foreign(&self) -> bool;
+    /// This call is one of those that look at the kernel before the engine
+    /// (VMA_SELECT_SKIP_OS).
+    fn kernel_first(&mut self) -> bool;
+}
+
+/// How a wait is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    pub(super) timeout: Option<u64>,
+    /// The caller's signal mask for the time of the call.
+    pub(super) mask: Option<u64>,
+}
+
+/// Waits until the set has something to report, the time-out passes (0) or a signal comes.
+pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
+    core.poll_mask(set.ring_mask());
+    let ready = set.engine_ready();
+    // A signal that only the caller's mask lets in has to be seen: the kernel looks.
+    if ready > 0 && how.mask.is_none() && !set.kernel_first() {
+        return Ok(ready);
+    }
+    let ready = set.kernel_ready()?;
+    if ready > 0 {
+        return Ok(ready);
+    }
+    if how.timeout == Some(0) {
+        return match how.mask {
+            Some(_) => event::ppoll(&mut [], Some(0), how.mask).map(|_| 0),
+            None => Ok(0),
+        };
+    }
+    let tuning = &core.tuning;
+    let limit = match tuning.select_poll {
+        -1 => Limit::Never,
+        us => Limit::Time(us.max(0) as u64 * 1000),
+    };
+    // With nothing of the program's own in the set the kernel side is looked at as seldom
+    // as by a plain receive.
+    let every = if set.has_foreign() { tuning.select_kernel_every } else { tuning.rx_kernel_every };
+    let mut spin = Spin::new(limit, every, how.timeout, false, tuning.cores);
+    let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;
+    loop {
+        if sleeping {
+            sleep(core, set, &spin, how)?;
+        }
+        core.poll_mask(set.ring_mask());
+        let ready = set.engine_ready();
+        if ready > 0 {
+            return Ok(ready);
+        }
+        match if sleeping { Turn::Kernel } else { spin.turn() } {
+            Turn::Again => {}
+            Turn::Kernel => {
+                let ready = set.kernel_ready()?;
+                if ready > 0 {
+                    return Ok(ready);
+                }
+                if sleeping && spin.remaining() == Some(0) {
+                    return Ok(0);
+                }
+                if !sleeping && let Some(mask) = how.mask {
+                    event::ppoll(&mut [], Some(0), Some(mask))?;
+                }
+            }
+            Turn::Expired => {
+                return set.kernel_ready();
+            }
+            Turn::Interrupted => return Err(Errno::INTR),
+            Turn::Sleep => sleeping = true,
+        }
+    }
+}
+
+/// Sleeps until any source may have something.
+#[cold]
+fn sleep<S: Set>(core: &Core, set: &mut S, spin: &Spin, how: How) -> Result<(), Errno> {
+    let waker = core.waker();
+    let mut sockets = Vec::new();
+    if let Some(event) = &waker {
+        set.each_socket(&mut |socket| {
+            socket.add_waiter(event);
+            sockets.push(Arc::clone(socket));
+        });
+        set.watch(event, true);
+    }
+    let hold = SignalHold::begin();
+    let mask = set.ring_mask();
+    let result = if spin.interrupted() {
+        Err(Errno::INTR)
+    } else if sockets.iter().any(|s| s.readable()) {
+        Ok(())
+    } else {
+        let mut fds = core.sleep_set(mask, waker.as_deref());
+        set.sleep_on(&mut fds);
+        let blind = waker.is_none() || !core.can_sleep(mask);
+        let nap = blind.then_some(BLIND_NAP);
+        let timeout = match (spin.remaining(), nap) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        event::ppoll(&mut fds, timeout, Some(how.mask.unwrap_or(hold.original()))).map(drop)
+    };
+    drop(hold);
+    if let Some(event) = waker {
+        set.watch(&event, false);
+        for socket in &sockets {
+            socket.remove_waiter(&event);
+        }
+        core.return_waker(event);
+    }
+    result
+}

@@ -1,0 +1,151 @@
+//! How a call waits in user space before it sleeps: how often the kernel is looked at,
+//! when to give the core away, when to stop.
+
+use crate::clock::{self, Nanos};
+use crate::sys::{event, signal};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Calls that spin now, in this process.
+static SPINNERS: AtomicU32 = AtomicU32::new(0);
+/// Turns between two looks at the clock; a turn is some tens of nanoseconds.
+const CLOCK_TURNS: u32 = 64;
+
+/// When spinning ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// After so many turns (VMA_RX_POLL).
+    Turns(u64),
+    /// After so long (VMA_SELECT_POLL).
+    Time(Nanos),
+    /// Never (-1).
+    Never,
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Look at the rings again.
+    Again,
+    /// Look at the kernel, too.
+    Kernel,
+    /// Spinning is over: sleep.
+    Sleep,
+    /// The caller's time-out has passed.
+    Expired,
+    /// A signal handler ran that ends the call.
+    Interrupted,
+}
+
+/// One waiting call.
+#[derive(Debug)]
+pub struct Spin {
+    turns: u64,
+    limit: Limit,
+    kernel_every: u32,
+    next_kernel: u32,
+    next_clock: u32,
+    started: Option<Nanos>,
+    /// Absolute, CLOCK_MONOTONIC.
+    deadline: Option<Nanos>,
+    signals: signal::Counts,
+    /// EINTR even after handlers with SA_RESTART.
+    restarts: bool,
+    counted: bool,
+    cores: u32,
+}
+
+impl Spin {
+    /// `kernel_every`: turns between looks at the kernel, 0: never. `timeout`: the
+    /// caller's, None: none. `restarts`: SA_RESTART handlers do not end this call.
+    #[must_use]
+    pub fn new(limit: Limit, kernel_every: u32, timeout: Option<Nanos>, restarts: bool, cores: u32) -> Self {
+        let started = timeout.map(|_| clock::monotonic());
+        Self {
+            turns: 0,
+            limit,
+            kernel_every,
+            next_kernel: kernel_every,
+            next_clock: CLOCK_TURNS,
+            started,
+            deadline: timeout.and_then(|t| started.map(|s| s.saturating_add(t))),
+            signals: signal::counts(),
+            restarts,
+            counted: false,
+            cores,
+        }
+    }
+
+    /// After a turn that found nothing.
+    #[inline]
+    pub fn turn(&mut self) -> Turn {
+        self.turns += 1;
+        self.next_clock -= 1;
+        if self.next_clock == 0 {
+            self.next_clock = CLOCK_TURNS;
+            let slow = self.slow();
+            if slow != Turn::Again {
+                return slow;
+            }
+        }
+        if let Limit::Turns(most) = self.limit
+            && self.turns >= most
+        {
+            return if self.interrupted() { Turn::Interrupted } else { Turn::Sleep };
+        }
+        if self.kernel_every != 0 {
+            self.next_kernel -= 1;
+            if self.next_kernel == 0 {
+                self.next_kernel = self.kernel_every;
+                return Turn::Kernel;
+            }
+        }
+        Turn::Again
+    }
+
+    #[cold]
+    fn slow(&mut self) -> Turn {
+        if self.interrupted() {
+            return Turn::Interrupted;
+        }
+        let now = clock::monotonic();
+        let started = *self.started.get_or_insert(now);
+        if self.deadline.is_some_and(|d| now >= d) {
+            return Turn::Expired;
+        }
+        if let Limit::Time(most) = self.limit
+            && now - started >= most
+        {
+            return Turn::Sleep;
+        }
+        if !self.counted {
+            self.counted = true;
+            SPINNERS.fetch_add(1, Ordering::Relaxed);
+        }
+        if SPINNERS.load(Ordering::Relaxed) > self.cores {
+            event::yield_now();
+        }
+        Turn::Again
+    }
+
+    /// Whether a handler has run since the call began that ends it.
+    #[must_use]
+    pub fn interrupted(&self) -> bool {
+        let now = signal::counts();
+        now.interrupting != self.signals.interrupting
+            || !self.restarts && now.restarting != self.signals.restarting
+    }
+
+    /// Nanoseconds until the caller's time-out, None: no time-out.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Nanos> {
+        self.deadline.map(|d| d.saturating_sub(clock::monotonic()))
+    }
+}
+
+impl Drop for Spin {
+    fn drop(&mut self) {
+        if self.counted {
+            SPINNERS.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

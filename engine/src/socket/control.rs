@@ -1,0 +1,518 @@
+//! The control plane of a socket: the kernel makes the call, the shadow follows.
+//!
+//! The kernel's verdict is the call's verdict. What the data path needs is read back
+//! from the kernel where it can be, from the caller's memory (which the kernel has just
+//! read) where it cannot.
+
+use super::groups::{self, Groups};
+use super::io::wanted;
+use super::udp::{Family, Mode, SockAddrArg, UdpSocket};
+use crate::error::{Errno, Reason};
+use crate::sys::sock;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+/// Reasons to send through the kernel, bits of `tx_kernel`.
+pub(super) mod tx_kernel {
+    /// UDP_CORK.
+    pub(crate) const CORK: u32 = 1;
+    /// IP_OPTIONS.
+    pub(crate) const OPTIONS: u32 = 1 << 1;
+    /// SO_TIMESTAMPING with transmit time stamps, SO_TXTIME, SO_MAX_PACING_RATE, SO_ZEROCOPY.
+    pub(crate) const DEVICE: u32 = 1 << 2;
+    /// SO_DONTROUTE.
+    pub(crate) const DONTROUTE: u32 = 1 << 3;
+    /// UDP_SEGMENT on the socket.
+    pub(crate) const SEGMENT: u32 = 1 << 4;
+    /// IP_MTU_DISCOVER other than the default, where sizes and errors are the kernel's.
+    pub(crate) const PMTU: u32 = 1 << 5;
+}
+
+/// What the control plane knows of a socket.
+#[derive(Clone, Debug)]
+pub struct Control {
+    /// Local address as getsockname tells; None: no port yet.
+    pub(super) local: Option<SocketAddr>,
+    /// Connected peer.
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) groups: Groups,
+    pub(super) multicast_all: bool,
+    /// SO_REUSEADDR or SO_REUSEPORT: unicast may be another process's.
+    pub(super) shared_port: bool,
+    pub(super) v6_only: bool,
+    /// SO_BINDTODEVICE.
+    pub(super) device: u32,
+    pub(super) ttl: u8,
+    pub(super) tos: u8,
+    pub(super) multicast_ttl: u8,
+    pub(super) multicast_loop: bool,
+    pub(super) multicast_if: u32,
+    pub(super) multicast_source: Ipv4Addr,
+    pub(super) unicast_if: u32,
+    pub(super) mark: u32,
+    pub(super) checksum: bool,
+    pub(super) dont_fragment: bool,
+    /// Bytes of the receive queue (SO_RCVBUF).
+    pub(super) receive_limit: usize,
+    /// The kernel has it for good.
+    pub(super) stays: Option<Reason>,
+    /// The program's own socket filter replaced ours.
+    pub(super) filter: Filter,
+}
+
+/// What socket filter the kernel socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filter {
+    None,
+    /// Ours: these interfaces, multicast only or all.
+    Shadow,
+    /// The program's.
+    Program,
+}
+
+impl Control {
+    /// What a new kernel socket has, defaults of sysctl included.
+    pub(super) fn of_new(fd: RawFd, family: Family) -> Self {
+        let ip = |name, otherwise| {
+            sock::get_int(fd, libc::IPPROTO_IP, name).unwrap_or(otherwise)
+        };
+        let v6_only = family == Family::V6
+            && sock::get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(0) != 0;
+        Self {
+            local: None,
+            peer: None,
+            groups: Groups::default(),
+            multicast_all: ip(libc::IP_MULTICAST_ALL, 1) != 0,
+            shared_port: false,
+            v6_only,
+            device: 0,
+            ttl: ip(libc::IP_TTL, 64) as u8,
+            tos: 0,
+            multicast_ttl: 1,
+            multicast_loop: true,
+            multicast_if: 0,
+            multicast_source: Ipv4Addr::UNSPECIFIED,
+            unicast_if: 0,
+            mark: 0,
+            checksum: true,
+            dont_fragment: ip(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT) != 0,
+            receive_limit: sock::get_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
+                .map_or(212_992, |v| v.max(0) as usize),
+            stays: None,
+            filter: Filter::None,
+        }
+    }
+}
+
+/// The IPv4 form of an address, mapped ones included; `::` counts as 0.0.0.0.
+pub(super) fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
+    match address {
+        SocketAddr::V4(a) => Some(a),
+        SocketAddr::V6(a) if a.ip().is_unspecified() => {
+            Some(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, a.port()))
+        }
+        SocketAddr::V6(a) => a.ip().to_ipv4_mapped().map(|ip| SocketAddrV4::new(ip, a.port())),
+    }
+}
+
+const SO_TIMESTAMP_NEW: i32 = 63;
+const SO_TIMESTAMPNS_NEW: i32 = 64;
+const SO_TIMESTAMPING_NEW: i32 = 65;
+const SO_RCVTIMEO_NEW: i32 = 66;
+const SO_BINDTOIFINDEX: i32 = 62;
+const SO_ZEROCOPY: i32 = 60;
+const SO_TXTIME: i32 = 61;
+const SO_ATTACH_BPF: i32 = 50;
+const SO_PEEK_OFF: i32 = 42;
+const SO_MAX_PACING_RATE: i32 = 47;
+const SO_NO_CHECK: i32 = 11;
+const IP_UNICAST_IF: i32 = 50;
+const UDP_CORK: i32 = 1;
+const UDP_ENCAP: i32 = 100;
+const UDP_NO_CHECK6_TX: i32 = 101;
+const UDP_NO_CHECK6_RX: i32 = 102;
+const UDP_SEGMENT: i32 = 103;
+const UDP_GRO: i32 = 104;
+const TIMESTAMPING_TX: i32 = 1 << 0 | 1 << 1 | 1 << 8 | 1 << 9;
+const TIMESTAMPING_RX_SOFTWARE: i32 = 1 << 3;
+const TIMESTAMPING_SOFTWARE: i32 = 1 << 4;
+
+impl UdpSocket {
+    fn with_bit(&self, bit: u32, on: bool) {
+        if on {
+            self.wanted.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.wanted.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    fn with_tx(&self, bit: u32, on: bool) {
+        if on {
+            self.tx_kernel.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.tx_kernel.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+
+    /// bind(2).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn bind(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
+        let expected = addr.parsed.filter(|a| a.port() != 0 && v4(*a).is_some());
+        if self.mode() == Mode::Inherited {
+            self.claim();
+        }
+        // The engine stands ready before the kernel opens the port: nothing is lost between.
+        let prepared = match expected {
+            Some(address) if self.core.port_is_free(address.port()) => {
+                let mut control = self.control.lock();
+                if control.local.is_none() {
+                    control.local = Some(address);
+                    self.reconcile(&mut control);
+                    true
+                } else {
+                    false
+                }
+            }
+            _ => false,
+        };
+        let result = sock::bind(fd, addr.ptr, addr.len);
+        let mut control = self.control.lock();
+        if result.is_ok() || prepared {
+            self.refresh_names(fd, &mut control);
+            self.reconcile(&mut control);
+        }
+        result
+    }
+
+    /// connect(2), also to AF_UNSPEC.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn connect(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
+        if self.mode() == Mode::Inherited {
+            self.claim();
+        }
+        let result = sock::connect(fd, addr.ptr, addr.len);
+        let mut control = self.control.lock();
+        // Also after a failure: Linux may have dissolved the old association.
+        self.refresh_names(fd, &mut control);
+        self.reconcile(&mut control);
+        self.forget_routes();
+        result
+    }
+
+    /// An unbound socket sends: it gets its port by an explicit bind to port 0, which is
+    /// what the kernel would do within the send.
+    pub(super) fn autobind(&self) {
+        let fd = self.fd();
+        let mut control = self.control.lock();
+        if control.local.is_some() || control.stays.is_some() {
+            return;
+        }
+        let v4_any = libc::sockaddr_in {
+            sin_family: libc::AF_INET as u16,
+            sin_port: 0,
+            sin_addr: libc::in_addr { s_addr: 0 },
+            sin_zero: [0; 8],
+        };
+        let v6_any = libc::sockaddr_in6 {
+            sin6_family: libc::AF_INET6 as u16,
+            sin6_port: 0,
+            sin6_flowinfo: 0,
+            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+            sin6_scope_id: 0,
+        };
+        let bound = match self.family {
+            Family::V4 => sock::bind(fd, std::ptr::from_ref(&v4_any) as usize, 16),
+            Family::V6 => sock::bind(fd, std::ptr::from_ref(&v6_any) as usize, 28),
+        };
+        if bound.is_ok() {
+            self.refresh_names(fd, &mut control);
+            self.reconcile(&mut control);
+        }
+    }
+
+    fn forget_routes(&self) {
+        if let Some(mut cache) = self.tx.lock() {
+            cache.clear();
+        }
+    }
+
+    fn refresh_names(&self, fd: RawFd, control: &mut Control) {
+        control.local = sock::local_name(fd).ok().flatten().filter(|a| a.port() != 0);
+        control.peer = sock::peer_name(fd).ok().flatten();
+        let peer = control.peer.and_then(v4).map_or(0, |p| {
+            u64::from(u32::from(*p.ip())) << 32 | u64::from(p.port())
+        });
+        self.peer.store(peer, Ordering::Relaxed);
+    }
+
+    /// shutdown(2): rare on UDP, and the kernel knows all of its effects.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn shutdown(&self, fd: RawFd, how: i32) -> Result<usize, Errno> {
+        self.hand_back(Reason::Option);
+        let result = sock::shutdown(fd, how);
+        self.wake();
+        result
+    }
+
+    /// ioctl(2). `None`: not for the engine, make the kernel call.
+    pub fn ioctl(
+        &self,
+        fd: RawFd,
+        request: libc::c_ulong,
+        arg: usize,
+    ) -> Option<Result<usize, Errno>> {
+        match request {
+            libc::FIONREAD => {
+                self.core.poll_mask(self.ring_mask());
+                let length = self.front_length()?;
+                Some(sock::store_int(arg, length as i32).map(|()| 0))
+            }
+            libc::FIONBIO => {
+                let result = sock::ioctl(fd, request, arg);
+                if result.is_ok() {
+                    self.flags_changed(sock::status_flags(fd).unwrap_or(0));
+                }
+                Some(result)
+            }
+            _ => None,
+        }
+    }
+
+    /// setsockopt(2).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn setsockopt(
+        &self,
+        fd: RawFd,
+        level: i32,
+        name: i32,
+        ptr: usize,
+        len: u32,
+    ) -> Result<usize, Errno> {
+        if self.mode() == Mode::Inherited {
+            self.claim();
+        }
+        if level == libc::SOL_SOCKET && name == libc::SO_DETACH_FILTER {
+            return self.detach_filter(fd, ptr, len);
+        }
+        if level == libc::SOL_SOCKET && name == libc::SO_LOCK_FILTER {
+            // A locked filter could not be taken off again.
+            self.hand_back(Reason::OwnFilter);
+        }
+        let result = sock::setsockopt(fd, level, name, ptr, len)?;
+        let mut control = self.control.lock();
+        match level {
+            libc::SOL_SOCKET => self.socket_option(fd, name, ptr, len, &mut control),
+            libc::IPPROTO_IP => self.ip_option(fd, name, ptr, len, &mut control),
+            libc::IPPROTO_IPV6 => self.ipv6_option(fd, name, ptr, len, &mut control),
+            libc::IPPROTO_UDP => self.udp_option(name, ptr, len, &mut control),
+            _ => control.stays = control.stays.or(Some(Reason::Option)),
+        }
+        self.reconcile(&mut control);
+        drop(control);
+        self.forget_routes();
+        Ok(result)
+    }
+
+    /// SO_DETACH_FILTER: only the program's own filter can be taken off by it.
+    fn detach_filter(&self, fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
+        let mut control = self.control.lock();
+        if control.filter == Filter::Shadow {
+            return Err(Errno(libc::ENOENT));
+        }
+        let result =
+            sock::setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, ptr, len)?;
+        control.filter = Filter::None;
+        if control.stays == Some(Reason::OwnFilter) {
+            control.stays = None;
+        }
+        self.reconcile(&mut control);
+        Ok(result)
+    }
+
+    fn socket_option(&self, fd: RawFd, name: i32, ptr: usize, len: u32, control: &mut Control) {
+        let get = |name| sock::get_int(fd, libc::SOL_SOCKET, name).unwrap_or(0);
+        let value = || sock::user_int(ptr, len).unwrap_or(0);
+        match name {
+            libc::SO_REUSEADDR | libc::SO_REUSEPORT => {
+                control.shared_port = get(libc::SO_REUSEADDR) != 0 || get(libc::SO_REUSEPORT) != 0;
+            }
+            libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX => {
+                control.device = get(SO_BINDTOIFINDEX) as u32;
+            }
+            libc::SO_RCVTIMEO | SO_RCVTIMEO_NEW => {
+                let mut tv = [0u8; 16];
+                let n = sock::get_bytes(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, &mut tv);
+                if n == Ok(16) {
+                    let word = |at: usize| {
+                        let mut b = [0u8; 8];
+                        b.copy_from_slice(&tv[at..at + 8]);
+                        u64::from_ne_bytes(b)
+                    };
+                    let ns = word(0).saturating_mul(1_000_000_000) + word(8) * 1000;
+                    self.receive_timeout.store(ns, Ordering::Relaxed);
+                }
+            }
+            libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => {
+                control.receive_limit = get(libc::SO_RCVBUF).max(0) as usize;
+                self.set_receive_limit(control.receive_limit);
+            }
+            libc::SO_TIMESTAMP | SO_TIMESTAMP_NEW | libc::SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW => {
+                let ns = get(libc::SO_TIMESTAMPNS) != 0 || get(SO_TIMESTAMPNS_NEW) != 0;
+                let us = get(libc::SO_TIMESTAMP) != 0 || get(SO_TIMESTAMP_NEW) != 0;
+                self.with_bit(wanted::TIMESTAMPNS, ns);
+                self.with_bit(wanted::TIMESTAMP, us && !ns);
+            }
+            libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+                let flags = get(libc::SO_TIMESTAMPING);
+                let receive = TIMESTAMPING_RX_SOFTWARE | TIMESTAMPING_SOFTWARE;
+                self.with_bit(wanted::TIMESTAMPING, flags & receive == receive);
+                self.with_tx(tx_kernel::DEVICE, flags & TIMESTAMPING_TX != 0);
+            }
+            libc::SO_RXQ_OVFL => self.with_bit(wanted::RXQ_OVFL, get(libc::SO_RXQ_OVFL) != 0),
+            libc::SO_MARK => control.mark = get(libc::SO_MARK) as u32,
+            SO_NO_CHECK => control.checksum = get(SO_NO_CHECK) == 0,
+            libc::SO_DONTROUTE => self.with_tx(tx_kernel::DONTROUTE, value() != 0),
+            SO_ZEROCOPY => self.with_tx(tx_kernel::DEVICE, value() != 0),
+            SO_TXTIME | SO_MAX_PACING_RATE => self.with_tx(tx_kernel::DEVICE, true),
+            libc::SO_ATTACH_FILTER | SO_ATTACH_BPF => {
+                // The kernel has replaced our filter by the program's.
+                control.filter = Filter::Program;
+                control.stays = control.stays.or(Some(Reason::OwnFilter));
+            }
+            SO_PEEK_OFF => control.stays = control.stays.or(Some(Reason::Option)),
+            // Queue lengths, priorities, broadcast, polling hints and the like: the kernel
+            // socket keeps them, a datagram is no different for it.
+            _ => {}
+        }
+    }
+
+    fn ip_option(&self, fd: RawFd, name: i32, ptr: usize, len: u32, control: &mut Control) {
+        let get = |name| sock::get_int(fd, libc::IPPROTO_IP, name).unwrap_or(0);
+        match name {
+            libc::IP_TTL => control.ttl = get(name) as u8,
+            libc::IP_TOS => control.tos = get(name) as u8,
+            libc::IP_MULTICAST_TTL => control.multicast_ttl = get(name) as u8,
+            libc::IP_MULTICAST_LOOP => {
+                control.multicast_loop = get(name) != 0;
+                self.stats.set_mc_loop(control.multicast_loop);
+            }
+            libc::IP_MULTICAST_ALL => control.multicast_all = get(name) != 0,
+            libc::IP_MULTICAST_IF => self.multicast_interface(ptr, len, control),
+            IP_UNICAST_IF => control.unicast_if = u32::from_be(get(name) as u32),
+            libc::IP_PKTINFO => self.with_bit(wanted::PKTINFO, get(name) != 0),
+            libc::IP_RECVTTL => self.with_bit(wanted::TTL, get(name) != 0),
+            libc::IP_RECVTOS => self.with_bit(wanted::TOS, get(name) != 0),
+            libc::IP_RECVORIGDSTADDR => self.with_bit(wanted::ORIGDSTADDR, get(name) != 0),
+            libc::IP_MTU_DISCOVER => {
+                let how = get(name);
+                control.dont_fragment = how == libc::IP_PMTUDISC_WANT;
+                self.with_tx(
+                    tx_kernel::PMTU,
+                    !matches!(how, libc::IP_PMTUDISC_WANT | libc::IP_PMTUDISC_DONT),
+                );
+            }
+            libc::IP_OPTIONS => self.with_tx(tx_kernel::OPTIONS, len != 0),
+            libc::IP_RECVERR | libc::IP_FREEBIND | libc::IP_TRANSPARENT
+            | libc::IP_BIND_ADDRESS_NO_PORT | libc::IP_MINTTL => {
+                if name == libc::IP_MINTTL && get(name) != 0 {
+                    control.stays = control.stays.or(Some(Reason::Option));
+                }
+            }
+            _ => {
+                let mut value = [0u8; 4096];
+                let n = sock::user_bytes(ptr, len, &mut value);
+                let core = self.core;
+                let resolve = |group, address| core.membership_interface(group, address);
+                match groups::parse_change(name, &value[..n], &resolve) {
+                    Some(change) => control.groups.apply(&change),
+                    // IP_RECVOPTS, IP_CHECKSUM, … : only the kernel has them.
+                    None => control.stays = control.stays.or(Some(Reason::Option)),
+                }
+            }
+        }
+    }
+
+    /// IP_MULTICAST_IF with an in_addr, an ip_mreq or an ip_mreqn.
+    fn multicast_interface(&self, ptr: usize, len: u32, control: &mut Control) {
+        let mut value = [0u8; 12];
+        let n = sock::user_bytes(ptr, len, &mut value);
+        let ip = |at: usize| {
+            Ipv4Addr::new(value[at], value[at + 1], value[at + 2], value[at + 3])
+        };
+        let (address, index) = match n {
+            12.. => (ip(4), u32::from_ne_bytes([value[8], value[9], value[10], value[11]])),
+            8.. => (ip(4), 0),
+            4.. => (ip(0), 0),
+            _ => return,
+        };
+        control.multicast_source = address;
+        control.multicast_if = if index != 0 {
+            index
+        } else if address.is_unspecified() {
+            0
+        } else {
+            self.core.membership_interface(Ipv4Addr::UNSPECIFIED, address)
+        };
+    }
+
+    fn ipv6_option(&self, fd: RawFd, name: i32, ptr: usize, len: u32, control: &mut Control) {
+        let get = |name| sock::get_int(fd, libc::IPPROTO_IPV6, name).unwrap_or(0);
+        match name {
+            libc::IPV6_V6ONLY => control.v6_only = get(name) != 0,
+            libc::IPV6_RECVPKTINFO => self.with_bit(wanted::PKTINFO6, get(name) != 0),
+            // Joining IPv4 groups by MCAST_JOIN_GROUP at this level is refused by Linux;
+            // the rest concerns native IPv6, which the kernel carries.
+            _ => {
+                let _ = (ptr, len);
+            }
+        }
+    }
+
+    fn udp_option(&self, name: i32, ptr: usize, len: u32, control: &mut Control) {
+        let on = sock::user_int(ptr, len).unwrap_or(0) != 0;
+        match name {
+            UDP_CORK => self.with_tx(tx_kernel::CORK, on),
+            UDP_SEGMENT => self.with_tx(tx_kernel::SEGMENT, on),
+            UDP_GRO | UDP_NO_CHECK6_TX | UDP_NO_CHECK6_RX => {}
+            UDP_ENCAP if !on => {}
+            _ => control.stays = control.stays.or(Some(Reason::Option)),
+        }
+    }
+
+    /// Gives the socket back to the kernel for good (exec, SCM_RIGHTS, shutdown).
+    pub fn hand_back(&self, reason: Reason) {
+        if self.mode() == Mode::Inherited {
+            self.claim();
+            return;
+        }
+        let mut control = self.control.lock();
+        control.stays = control.stays.or(Some(reason));
+        self.reconcile(&mut control);
+    }
+
+    /// Whether a local address is one that the engine can serve; else the reason.
+    pub(super) fn local_v4(control: &Control) -> Result<SocketAddrV4, Reason> {
+        if control.v6_only {
+            return Err(Reason::NativeV6);
+        }
+        let local = control.local.ok_or(Reason::NotBound)?;
+        let address = v4(local).ok_or(Reason::NativeV6)?;
+        if address.ip().is_loopback() {
+            return Err(Reason::Loopback);
+        }
+        match control.peer.map(|p| (p.ip(), v4(p))) {
+            Some((IpAddr::V6(_), None)) => Err(Reason::NativeV6),
+            Some((_, Some(peer))) if peer.ip().is_loopback() => Err(Reason::Loopback),
+            _ => Ok(address),
+        }
+    }
+}

@@ -1,0 +1,578 @@
+//! What all sockets of a process share: rings, routes, counters, the directory of who
+//! is attached to what.
+//!
+//! Lock order: a socket's control lock, the directory, a ring, a socket's queue.
+
+use super::control::Control;
+use super::demux::{Demux, Entry, Wants};
+use super::path::{Polled, QueueAll, Ring};
+use super::send::{Route, RouteKey};
+use super::udp::{Family, Mode, UdpSocket};
+use crate::config::Config;
+use crate::device::{self, Backend, QueueOptions};
+use crate::error::{Errno, Reason};
+use crate::net::{Interface, Monitor, RouteClient, RouteKind, RouteQuery, Tables};
+use crate::stats::{IomuxKind, Publisher};
+use crate::stats::layout::IomuxBlock;
+use crate::sys::event::{self, Event};
+use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
+use once_cell::sync::OnceCell;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Rings that one process opens at the most; bits of a socket's mask.
+pub const RINGS: usize = 16;
+/// Frames handled by a poll on behalf of poll, select and epoll.
+const POLL_BURST: usize = 64;
+
+/// Numbers that the data path reads, from the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuning {
+    /// VMA_RX_POLL: turns, -1 for ever.
+    pub rx_poll: i64,
+    /// Turns between looks at the kernel socket (VMA_RX_UDP_POLL_OS_RATIO).
+    pub rx_kernel_every: u32,
+    /// VMA_SELECT_POLL: microseconds, -1 for ever.
+    pub select_poll: i64,
+    /// VMA_SELECT_POLL_OS_RATIO.
+    pub select_kernel_every: u32,
+    /// VMA_SELECT_SKIP_OS.
+    pub select_skip: u32,
+    /// VMA_MTU, 0: the interface's.
+    pub mtu: u32,
+    /// VMA_RX_WRE.
+    pub rx_slots: u32,
+    /// VMA_TX_MC_LOOPBACK.
+    pub multicast_loop: bool,
+    /// Cores this process may run on.
+    pub cores: u32,
+}
+
+/// A line for a person: the announcer decides where it goes.
+pub type Announce = fn(&str);
+
+static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// This process was forked from one that had an engine.
+#[must_use]
+pub fn in_forked_child() -> bool {
+    FORKED_CHILD.load(Ordering::Relaxed)
+}
+
+/// A socket on the engine.
+#[derive(Debug)]
+pub(super) struct Attached {
+    pub(super) socket: Arc<UdpSocket>,
+    pub(super) wants: Arc<Wants>,
+    pub(super) mask: u32,
+}
+
+/// Who is attached, and which interfaces are open.
+#[derive(Debug, Default)]
+pub struct Directory {
+    pub(super) attached: Vec<Attached>,
+    /// Every socket of the process.
+    pub(super) sockets: Vec<Weak<UdpSocket>>,
+    /// By interface index: its ring, or why it has none.
+    interfaces: HashMap<u32, Result<u32, Reason>>,
+    mtu_warned: bool,
+}
+
+/// The engine's shared part; one per process, never freed.
+#[derive(Debug)]
+pub struct Core {
+    /// Hot numbers.
+    pub tuning: Tuning,
+    /// All options.
+    pub config: Arc<Config>,
+    /// Counters.
+    pub publisher: Publisher,
+    announce: Announce,
+    backend: Result<(&'static dyn Backend, &'static str), Reason>,
+    rings: [OnceCell<Ring>; RINGS],
+    ring_count: AtomicU32,
+    pub(super) directory: Mutex<Directory>,
+    /// What netlink told.
+    pub tables: RwLock<Tables>,
+    routes: Mutex<Option<RouteClient>>,
+    monitor: Mutex<Option<Monitor>>,
+    /// Rises when a route, address or neighbour changed.
+    generation: AtomicU64,
+    /// Rises with every datagram that the process gives to the kernel.
+    kernel_epoch: AtomicU64,
+    wakers: Mutex<Vec<Arc<Event>>>,
+    readiness_calls: AtomicU32,
+    poll_stats: &'static IomuxBlock,
+    select_stats: &'static IomuxBlock,
+    /// Next hops in use, to keep their entries fresh.
+    pub(super) neighbors: Mutex<Vec<(u32, Ipv4Addr)>>,
+}
+
+impl Core {
+    /// Puts the shared part together; opens nothing.
+    #[must_use]
+    pub fn new(
+        config: Arc<Config>,
+        tuning: Tuning,
+        publisher: Publisher,
+        tables: Tables,
+        routes: Option<RouteClient>,
+        announce: Announce,
+    ) -> Self {
+        Self {
+            backend: device::choose(config.backend()),
+            readiness_calls: AtomicU32::new(0),
+            poll_stats: publisher.iomux(IomuxKind::Poll, -1),
+            select_stats: publisher.iomux(IomuxKind::Select, -1),
+            tuning,
+            config,
+            publisher,
+            announce,
+            rings: [const { OnceCell::new() }; RINGS],
+            ring_count: AtomicU32::new(0),
+            directory: Mutex::new(Directory::default()),
+            tables: RwLock::new(tables),
+            routes: Mutex::new(routes),
+            monitor: Mutex::new(None),
+            generation: AtomicU64::new(1),
+            kernel_epoch: AtomicU64::new(0),
+            wakers: Mutex::new(Vec::new()),
+            neighbors: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Keeps the event socket until the control thread takes it.
+    pub fn set_monitor(&self, monitor: Option<Monitor>) {
+        *self.monitor.lock() = monitor;
+    }
+
+    /// The event socket, once.
+    pub fn take_monitor(&self) -> Option<Monitor> {
+        self.monitor.lock().take()
+    }
+
+    /// Says a line.
+    pub fn say(&self, line: &str) {
+        (self.announce)(line);
+    }
+
+    /// A ring by its number.
+    #[inline]
+    #[must_use]
+    pub fn ring(&self, index: u32) -> &Ring {
+        self.rings[index as usize % RINGS].get().expect("a mask names opened rings only")
+    }
+
+    /// All opened rings.
+    pub fn open_rings(&self) -> impl Iterator<Item = &Ring> {
+        let count = self.ring_count.load(Ordering::Acquire) as usize;
+        self.rings[..count].iter().filter_map(OnceCell::get)
+    }
+
+    /// Polls the rings of a mask for poll, select and epoll; true: some were busy.
+    #[inline]
+    pub fn poll_mask(&self, mut mask: u32) {
+        while mask != 0 {
+            let index = mask.trailing_zeros();
+            mask &= mask - 1;
+            if self.ring(index).poll(&mut QueueAll, POLL_BURST) == Polled::Busy {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// First address of an interface that has a ring.
+    #[must_use]
+    pub fn primary_address(&self, ifindex: u32) -> Option<Ipv4Addr> {
+        self.open_rings().find(|r| r.ifindex == ifindex).map(|r| r.primary)
+    }
+
+    /// Whether a readiness call is to look at the kernel although the engine has
+    /// something (VMA_SELECT_SKIP_OS). A set without foreign descriptors needs it less.
+    #[inline]
+    pub fn skip_due(&self, foreign: bool) -> bool {
+        let every = if foreign { self.tuning.select_skip } else { self.tuning.rx_kernel_every };
+        if every == 0 {
+            return false;
+        }
+        let n = self.readiness_calls.fetch_add(1, Ordering::Relaxed);
+        n % every == every - 1
+    }
+
+    /// Counters of poll.
+    #[must_use]
+    pub fn poll_stats(&self) -> &'static IomuxBlock {
+        self.poll_stats
+    }
+
+    /// Counters of select.
+    #[must_use]
+    pub fn select_stats(&self) -> &'static IomuxBlock {
+        self.select_stats
+    }
+
+    /// See the field.
+    #[inline]
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Makes every cached route be looked up again.
+    pub fn routes_changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// See the field.
+    #[inline]
+    #[must_use]
+    pub fn kernel_epoch(&self) -> u64 {
+        self.kernel_epoch.load(Ordering::Relaxed)
+    }
+
+    /// A datagram goes out through the kernel: it may come back by loopback at once.
+    #[inline]
+    pub fn kernel_traffic(&self) {
+        self.kernel_epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An event to sleep on; None when no descriptor can be had.
+    #[must_use]
+    pub fn waker(&self) -> Option<Arc<Event>> {
+        let spare = self.wakers.lock().pop();
+        spare.or_else(|| Event::open().ok().map(Arc::new))
+    }
+
+    /// Gives it back.
+    pub fn return_waker(&self, waker: Arc<Event>) {
+        waker.clear();
+        self.wakers.lock().push(waker);
+    }
+
+    /// The descriptors that a sleep for these rings watches.
+    #[must_use]
+    pub fn sleep_set(&self, mut mask: u32, waker: Option<&Event>) -> Vec<libc::pollfd> {
+        let mut set = Vec::with_capacity(4);
+        let mut add = |fd: RawFd| set.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        while mask != 0 {
+            if let Some(fd) = self.ring(mask.trailing_zeros()).sleep_fd() {
+                add(fd);
+            }
+            mask &= mask - 1;
+        }
+        if let Some(event) = waker {
+            add(event.raw());
+        }
+        set
+    }
+
+    /// Whether every ring of a mask can wake a sleeper.
+    #[must_use]
+    pub fn can_sleep(&self, mask: u32) -> bool {
+        (0..RINGS as u32)
+            .filter(|i| mask & 1 << i != 0)
+            .all(|i| self.ring(i).sleep_fd().is_some())
+    }
+
+    /// Waits until the device takes a frame.
+    ///
+    /// # Errors
+    /// EINTR, or the device's.
+    pub(super) fn wait_transmit(&self, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
+        loop {
+            // Readiness of a packet socket does not speak for the device behind it.
+            let mut set: Vec<_> = ring
+                .transmit
+                .ready_fd()
+                .map(|fd| libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
+                .into_iter()
+                .collect();
+            event::ppoll(&mut set, Some(20_000), None)?;
+            match ring.transmit.send(frame) {
+                Err(Errno::AGAIN) => event::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
+    /// No attached socket uses this port.
+    pub(super) fn port_is_free(&self, port: u16) -> bool {
+        self.directory.lock().attached.iter().all(|a| a.wants.port != port)
+    }
+
+    /// The interface of a membership request that names none by index.
+    pub(super) fn membership_interface(&self, group: Ipv4Addr, address: Ipv4Addr) -> u32 {
+        if !address.is_unspecified() {
+            let tables = self.tables.read();
+            return tables.interface_by_address(address).map_or(0, |i| i.index);
+        }
+        let query = RouteQuery::to(group);
+        self.ask_route(&query).map_or(0, |r| r.oif)
+    }
+
+    fn ask_route(&self, query: &RouteQuery) -> Result<crate::net::Route, Errno> {
+        match self.routes.lock().as_mut() {
+            Some(client) => client.resolve(query),
+            None => Err(Errno(libc::ENETUNREACH)),
+        }
+    }
+
+    /// Asks the kernel to keep an entry that it cannot see us use.
+    pub fn refresh_neighbors(&self) {
+        let used = self.neighbors.lock().clone();
+        if let Some(client) = self.routes.lock().as_mut() {
+            for (ifindex, address) in used {
+                let _ = client.refresh_neighbor(ifindex, address);
+            }
+        }
+    }
+
+    /// How to reach a destination; a route without a ring is the kernel's.
+    pub(super) fn resolve(&self, socket: &UdpSocket, key: &RouteKey) -> Route {
+        let kernel = || Route {
+            ring: None,
+            template: HeaderTemplate::new(&TemplateSpec {
+                src_mac: [0; 6],
+                dst_mac: [0; 6],
+                src: key.destination,
+                dst: key.destination,
+                ttl: 0,
+                tos: 0,
+                dont_fragment: false,
+                udp_checksum: false,
+            }),
+            mtu: 0,
+            ip_id: 0,
+        };
+        let control = socket.control.lock().clone();
+        self.resolve_for(&control, key).unwrap_or_else(kernel)
+    }
+
+    fn resolve_for(&self, control: &Control, key: &RouteKey) -> Option<Route> {
+        let dst = *key.destination.ip();
+        let local = UdpSocket::local_v4(control).ok()?;
+        if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
+            return None;
+        }
+        let multicast = dst.is_multicast();
+        let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
+        let mut source = key.control.source.filter(|s| !s.is_unspecified()).or(bound);
+        let mut oif = key.control.ifindex.filter(|i| *i != 0).unwrap_or(control.device);
+        if multicast {
+            if oif == 0 {
+                oif = control.multicast_if;
+            }
+            if source.is_none() && !control.multicast_source.is_unspecified() {
+                source = Some(control.multicast_source);
+            }
+        } else if oif == 0 {
+            oif = control.unicast_if;
+        }
+        let tos = key.control.tos.unwrap_or(control.tos);
+        let route = self
+            .ask_route(&RouteQuery {
+                src: source,
+                oif: Some(oif).filter(|i| *i != 0),
+                tos,
+                mark: control.mark,
+                sport: local.port(),
+                dport: key.destination.port(),
+                ..RouteQuery::to(dst)
+            })
+            .ok()?;
+        let ttl = match (key.control.ttl, multicast) {
+            (Some(ttl), _) => ttl,
+            (None, true) => control.multicast_ttl,
+            (None, false) => control.ttl,
+        };
+        let tables = self.tables.read();
+        let interface = tables.interface(route.oif)?;
+        let dst_mac = match route.kind {
+            RouteKind::Multicast if multicast && ttl > 0 => {
+                // With members on this host the kernel sends: it feeds them and the wire.
+                if control.multicast_loop && self.host_has_member(&tables, route.oif, dst) {
+                    return None;
+                }
+                multicast_mac(dst)
+            }
+            RouteKind::Unicast if !multicast && ttl > 0 => {
+                let hop = route.gateway.unwrap_or(dst);
+                let mut used = self.neighbors.lock();
+                if !used.contains(&(route.oif, hop)) {
+                    used.push((route.oif, hop));
+                }
+                tables.neighbor(route.oif, hop)?
+            }
+            _ => return None,
+        };
+        let ring = (0..self.ring_count.load(Ordering::Acquire)).find(|i| {
+            let ring = self.ring(*i);
+            ring.ifindex == route.oif && !ring.dead.load(Ordering::Relaxed)
+        })?;
+        let mut mtu = route.mtu.filter(|m| *m != 0).unwrap_or(interface.mtu).min(interface.mtu);
+        if self.tuning.mtu != 0 {
+            mtu = mtu.min(self.tuning.mtu);
+        }
+        let template = HeaderTemplate::new(&TemplateSpec {
+            src_mac: interface.mac,
+            dst_mac,
+            src: std::net::SocketAddrV4::new(source.or(route.prefsrc)?, local.port()),
+            dst: key.destination,
+            ttl,
+            tos,
+            dont_fragment: control.dont_fragment,
+            udp_checksum: control.checksum,
+        });
+        Some(Route {
+            ring: Some(ring),
+            template,
+            mtu: mtu as usize,
+            ip_id: event::ticks() as u16,
+        })
+    }
+
+    /// Anybody on this host, in this process or another, is a member.
+    fn host_has_member(&self, tables: &Tables, ifindex: u32, group: Ipv4Addr) -> bool {
+        tables.host_joined(ifindex, group)
+            || self.directory.lock().attached.iter().any(|a| {
+                let mut members = a.wants.groups.members().iter();
+                members.any(|m| m.group == group && m.ifindex == ifindex)
+            })
+    }
+
+    /// The shadow of a new kernel socket.
+    pub fn open_udp(&'static self, fd: RawFd, family: Family, nonblocking: bool) -> Arc<UdpSocket> {
+        let stats = self.publisher.socket(fd);
+        let mut control = Control::of_new(fd, family);
+        if !self.tuning.multicast_loop {
+            let off = crate::sys::sock::set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, &0i32);
+            control.multicast_loop = off.is_err();
+        }
+        stats.queue.limit_bytes.set(control.receive_limit as u64);
+        let looped = control.multicast_loop;
+        let socket = UdpSocket::new(self, fd, family, control, stats);
+        socket.nonblocking.store(nonblocking, Ordering::Relaxed);
+        stats.set_family(if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 });
+        stats.set_blocking(!nonblocking);
+        stats.set_mc_loop(looped);
+        let mut directory = self.directory.lock();
+        directory.sockets.retain(|s| s.strong_count() > 0);
+        directory.sockets.push(Arc::downgrade(&socket));
+        socket
+    }
+
+    /// The ring of an interface, opened at the first need.
+    pub(super) fn ensure_ring(
+        &self,
+        directory: &mut Directory,
+        interface: &Interface,
+    ) -> Result<u32, Reason> {
+        if let Some(known) = directory.interfaces.get(&interface.index) {
+            return *known;
+        }
+        let opened = self.open_ring(directory, interface);
+        directory.interfaces.insert(interface.index, opened);
+        opened
+    }
+
+    #[cold]
+    fn open_ring(&self, directory: &mut Directory, interface: &Interface) -> Result<u32, Reason> {
+        let (backend, why) = self.backend?;
+        let count = self.ring_count.load(Ordering::Acquire);
+        if count as usize == RINGS {
+            return Err(Reason::NoResources);
+        }
+        let options = QueueOptions { slots: self.tuning.rx_slots };
+        let opened = backend.open(interface, options).inspect_err(|reason| {
+            self.say(&format!(
+                "interface {}: not accelerated: {reason}; its sockets stay on the kernel",
+                interface.name
+            ));
+        })?;
+        let stats = self.publisher.ring();
+        stats.describe(&interface.name, interface.index, backend.name(), opened.slots, 0);
+        let ring = Ring::new(interface, opened, stats);
+        self.rings[count as usize].set(ring).map_err(|_| Reason::NoResources)?;
+        self.ring_count.store(count + 1, Ordering::Release);
+        self.refresh_ring(count, &self.tables.read());
+        self.say(&format!("interface {}: accelerated by {} ({why})", interface.name, backend.name()));
+        if self.tuning.mtu > interface.mtu && !directory.mtu_warned {
+            directory.mtu_warned = true;
+            self.say(&format!(
+                "VMA_MTU={} is above the MTU of {}: {} is used",
+                self.tuning.mtu, interface.name, interface.mtu
+            ));
+        }
+        Ok(count)
+    }
+
+    fn refresh_ring(&self, index: u32, tables: &Tables) {
+        let ring = self.ring(index);
+        let locals = tables.interfaces().flat_map(|i| i.addresses.iter().map(|a| a.addr)).collect();
+        let groups = tables
+            .memberships()
+            .filter(|m| m.ifindex == ring.ifindex)
+            .map(|m| m.group)
+            .collect();
+        ring.with(|state| {
+            state.locals = locals;
+            state.groups = groups;
+        });
+    }
+
+    /// Gives every ring what netlink has told about addresses and groups.
+    pub fn refresh_rings(&self) {
+        let tables = self.tables.read();
+        for index in 0..self.ring_count.load(Ordering::Acquire) {
+            self.refresh_ring(index, &tables);
+        }
+    }
+
+    /// Before fork: nobody changes the directory while the child is made.
+    pub(crate) fn lock_for_fork(&self) -> parking_lot::MutexGuard<'_, Directory> {
+        self.directory.lock()
+    }
+
+    /// In the forked child: every socket is the parent's until its first use here.
+    pub(crate) fn disown(directory: &Directory) {
+        FORKED_CHILD.store(true, Ordering::Relaxed);
+        for socket in directory.sockets.iter().filter_map(Weak::upgrade) {
+            if socket.mode() == Mode::Engine {
+                socket.set_mode(Mode::Inherited);
+            }
+        }
+    }
+
+    /// Interfaces may be usable that were not: looks at all sockets again.
+    pub fn replan(&self) {
+        let sockets: Vec<_> = {
+            let mut directory = self.directory.lock();
+            // A refusal may not hold any more; open rings stay.
+            directory.interfaces.retain(|_, r| r.is_ok());
+            directory.sockets.iter().filter_map(Weak::upgrade).collect()
+        };
+        for socket in sockets {
+            let mut control = socket.control.lock();
+            socket.reconcile(&mut control);
+        }
+    }
+
+    /// Builds and installs the pictures of the rings of a mask.
+    pub(super) fn install(&self, directory: &Directory, mask: u32) -> Result<(), Reason> {
+        for index in (0..RINGS as u32).filter(|i| mask & 1 << i != 0) {
+            let entries = directory
+                .attached
+                .iter()
+                .filter(|a| a.mask & 1 << index != 0)
+                .map(|a| Entry { target: Arc::clone(&a.socket), wants: Arc::clone(&a.wants) })
+                .collect();
+            let demux = Demux::new(entries);
+            self.ring(index).with(|state| state.replace(demux)).unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! Moving a socket between kernel and engine: one function does it, [`UdpSocket::reconcile`].
+//!
+//! Everything that may change where a socket belongs (bind, connect, join, an option, an
+//! interface, fork) changes the control state and calls it; it compares what should be
+//! with what is. epoll membership, O_NONBLOCK and queued data stay as they are, for the
+//! descriptor is the kernel's all along.
+
+use super::control::{Control, Filter};
+use super::core::{Attached, Directory};
+use super::demux::Wants;
+use super::udp::{Family, Mode, UdpSocket};
+use crate::clock;
+use crate::device;
+use crate::error::Reason;
+use crate::net::Interface;
+use crate::sys::{bpf, raw, sock};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Frames emptied from a ring when a socket leaves it: more than any ring has.
+const WHOLE_RING: usize = 1 << 16;
+
+impl UdpSocket {
+    /// Puts the socket where its state says it belongs.
+    pub(super) fn reconcile(&self, control: &mut Control) {
+        let mut directory = self.core.directory.lock();
+        let result = self.plan(control, &mut directory).and_then(|(mask, wants)| {
+            self.attach(control, &mut directory, mask, wants)
+        });
+        if let Err(reason) = result {
+            self.detach(control, &mut directory);
+            self.publish(control, Some(reason));
+        } else {
+            self.publish(control, None);
+        }
+    }
+
+    /// Which rings, and what is wanted from them; or why none.
+    fn plan(
+        &self,
+        control: &Control,
+        directory: &mut Directory,
+    ) -> Result<(u32, Wants), Reason> {
+        if let Some(reason) = control.stays {
+            return Err(reason);
+        }
+        if self.cutoff.get() != 0 && self.mode() == Mode::Engine {
+            return Err(Reason::Forked);
+        }
+        let local = Self::local_v4(control)?;
+        if control.shared_port && control.groups.members().is_empty() {
+            return Err(Reason::SharedPort);
+        }
+        if self.mode() == Mode::Kernel && self.kernel_readers.load(Ordering::SeqCst) != 0 {
+            return Err(Reason::Waiting);
+        }
+        let candidates = self.candidates(control, *local.ip())?;
+        let mut mask = 0;
+        let mut refusal = Reason::NoInterface;
+        for interface in &candidates {
+            match self.core.ensure_ring(directory, interface) {
+                Ok(index) => mask |= 1 << index,
+                Err(reason) => refusal = reason,
+            }
+        }
+        if mask == 0 {
+            return Err(refusal);
+        }
+        let peer = control.peer.and_then(super::control::v4).filter(|p| !p.ip().is_unspecified());
+        let wants = Wants {
+            port: local.port(),
+            local: *local.ip(),
+            peer,
+            device: control.device,
+            family_v4: self.family == Family::V4,
+            unicast: !control.shared_port,
+            multicast_all: control.multicast_all,
+            groups: control.groups.clone(),
+            since: 0,
+        };
+        Ok((mask, wants))
+    }
+
+    /// The interfaces that may bring datagrams for this socket and can be accelerated.
+    fn candidates(
+        &self,
+        control: &Control,
+        local: std::net::Ipv4Addr,
+    ) -> Result<Vec<Interface>, Reason> {
+        let config = &self.core.config;
+        let tables = self.core.tables.read();
+        let bound = !local.is_unspecified() && !local.is_multicast();
+        if bound {
+            let owner = tables.interface_by_address(local).ok_or(Reason::OtherInterface)?;
+            device::usable(config, owner)?;
+            return Ok(vec![owner.clone()]);
+        }
+        let mut refusal = Reason::NoInterface;
+        let mut list = Vec::new();
+        for interface in tables.interfaces() {
+            let wanted = if control.device != 0 {
+                interface.index == control.device
+            } else if control.shared_port {
+                control.groups.members().iter().any(|m| m.ifindex == interface.index)
+            } else {
+                true
+            };
+            if !wanted {
+                continue;
+            }
+            match device::usable(config, interface) {
+                Ok(()) => list.push(interface.clone()),
+                // Of several refusals the one about a real interface says more.
+                Err(Reason::Loopback) => {}
+                Err(reason) => refusal = reason,
+            }
+        }
+        if list.is_empty() { Err(refusal) } else { Ok(list) }
+    }
+
+    fn attach(
+        &self,
+        control: &mut Control,
+        directory: &mut Directory,
+        mask: u32,
+        mut wants: Wants,
+    ) -> Result<(), Reason> {
+        let fd = self.fd();
+        let at = directory.attached.iter().position(|a| std::ptr::eq(&*a.socket, self));
+        let before = at.map(|at| &directory.attached[at]);
+        if let Some(now) = before {
+            wants.since = now.wants.since;
+        }
+        let same_filter = before.is_some_and(|b| b.mask == mask && b.wants.unicast == wants.unicast);
+        let old_mask = before.map_or(0, |b| b.mask);
+        let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
+        if before.is_none() {
+            self.cutoff.set(0);
+            // A port that was open before may have frames under way to the kernel socket.
+            if self.mode() == Mode::Kernel && is_bound(fd) {
+                wants.since = clock::realtime();
+            }
+        }
+        let unicast = wants.unicast;
+        let entry = Attached {
+            socket: self.me.upgrade().ok_or(Reason::StartFailed)?,
+            wants: Arc::new(wants),
+            mask,
+        };
+        match at {
+            Some(at) => directory.attached[at] = entry,
+            None => directory.attached.push(entry),
+        }
+        self.core.install(directory, mask | old_mask)?;
+        if !same_filter {
+            let interfaces: Vec<u32> = (0..32)
+                .filter(|i| mask & 1 << i != 0)
+                .map(|i| self.core.ring(i).ifindex)
+                .collect();
+            bpf::attach(fd, &bpf::shadow(&interfaces, !unicast)).map_err(|_| Reason::NoResources)?;
+            control.filter = Filter::Shadow;
+        }
+        self.rings.store(mask, Ordering::Release);
+        if self.mode() != Mode::Engine {
+            self.set_mode(Mode::Engine);
+            self.stats.life.handovers.add(1);
+            self.wake();
+        }
+        if groups_changed {
+            self.core.routes_changed();
+        }
+        Ok(())
+    }
+
+    /// Back to the kernel. What the rings hold of the time before stays in the queue.
+    fn detach(&self, control: &mut Control, directory: &mut Directory) {
+        let Some(at) = directory.attached.iter().position(|a| std::ptr::eq(&*a.socket, self))
+        else {
+            return;
+        };
+        let fd = self.fd();
+        if control.filter == Filter::Shadow {
+            // A forked child may have taken it off already.
+            let _ = bpf::detach(fd);
+            control.filter = Filter::None;
+        }
+        if self.cutoff.get() == 0 {
+            self.cutoff.set(clock::realtime());
+        }
+        let mask = directory.attached[at].mask;
+        for index in (0..32).filter(|i| mask & 1 << i != 0) {
+            self.core.ring(index).drain(WHOLE_RING);
+        }
+        let gone = directory.attached.swap_remove(at);
+        let _ = self.core.install(directory, mask);
+        drop(gone);
+        self.rings.store(0, Ordering::Release);
+        self.set_mode(Mode::Kernel);
+        self.stats.life.handovers.add(1);
+        self.wake();
+    }
+
+    /// A forked child has taken the filter off: the kernel has the socket again.
+    #[cold]
+    pub(super) fn settle_forked(&self) {
+        let mut control = self.control.lock();
+        control.stays = control.stays.or(Some(Reason::Forked));
+        self.reconcile(&mut control);
+    }
+
+    /// Before a readiness call in a process that was forked: see [`Self::claim`].
+    pub fn settle(&self) {
+        match self.mode() {
+            Mode::Inherited => self.claim(),
+            Mode::Engine if self.cutoff.get() != 0 => self.settle_forked(),
+            Mode::Engine | Mode::Kernel => {}
+        }
+    }
+
+    /// First use of an inherited socket in a forked child: both sides go on with the
+    /// kernel socket, which they share.
+    #[cold]
+    pub(crate) fn claim(&self) {
+        self.disown_queue();
+        self.rings.store(0, Ordering::Release);
+        if self.cutoff.get() == 0 {
+            let _ = bpf::detach(self.fd());
+            self.cutoff.set(clock::realtime());
+        }
+        self.set_mode(Mode::Kernel);
+        // Nobody else is in this process's copy of the control state.
+        if let Some(mut control) = self.control.try_lock() {
+            control.stays = Some(Reason::Forked);
+            control.filter = Filter::None;
+        }
+    }
+
+    /// A number is about to be closed; call it before the kernel's close. True: it was
+    /// the last one.
+    pub fn fd_removed(&self, fd: RawFd) -> bool {
+        let left = {
+            let mut fds = self.fds.lock();
+            fds.retain(|f| *f != fd);
+            fds.first().copied()
+        };
+        if let Some(other) = left {
+            self.fd.store(other, Ordering::Relaxed);
+            return false;
+        }
+        if self.mode() == Mode::Inherited {
+            return true;
+        }
+        if self.blocked.load(Ordering::SeqCst) != 0
+            && let Ok(kept) = sock::duplicate(fd)
+        {
+            // As in Linux: a call that waits on it keeps the socket alive.
+            self.fd.store(crate::sys::fd::move_high(kept), Ordering::Relaxed);
+            return true;
+        }
+        self.leave();
+        true
+    }
+
+    fn leave(&self) {
+        let mut control = self.control.lock();
+        control.stays = Some(Reason::NotBound);
+        self.reconcile(&mut control);
+        drop(control);
+        self.core.publisher.release_socket(self.stats);
+    }
+
+    /// The last call that waited on a closed socket has ended.
+    pub(super) fn close_orphan(&self) {
+        if !self.fds.lock().is_empty() {
+            return;
+        }
+        let fd = self.fd.swap(-1, Ordering::Relaxed);
+        if fd < 0 {
+            return;
+        }
+        self.leave();
+        crate::sys::fd::unregister(fd);
+        raw::close(fd);
+    }
+
+    fn publish(&self, control: &Control, reason: Option<Reason>) {
+        let ring = self.mode() == Mode::Engine;
+        self.stats.set_local(control.local);
+        self.stats.set_peer(control.peer);
+        self.stats.set_reason(reason.filter(|_| !ring));
+        self.stats.set_groups(control.groups.members().iter().map(|m| (m.group, m.ifindex)));
+    }
+}
+
+fn is_bound(fd: RawFd) -> bool {
+    sock::local_name(fd).ok().flatten().is_some_and(|a| a.port() != 0)
+}

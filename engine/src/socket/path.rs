@@ -1,0 +1,303 @@
+//! The data path: rings, and what happens to a frame between a ring and a socket.
+//!
+//! A ring is polled by one thread at a time, under its lock; who finds it locked knows
+//! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
+//! makes a system call, but for waking a sleeper.
+
+use super::demux::{Demux, Key};
+use super::udp::UdpSocket;
+use crate::device::{Opened, Queue, RxFrame, Transmit};
+use crate::net::Interface;
+use crate::ring::{Lock, Record};
+use crate::stats::layout::RingBlock;
+use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
+use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
+const REASSEMBLY_BYTES: usize = 4 << 20;
+const REASSEMBLY_DATAGRAMS: usize = 1024;
+
+/// A receive call that takes a datagram straight from the ring.
+pub trait Direct {
+    /// Offers a datagram for `socket`; true: taken, it must not be queued.
+    fn offer(&mut self, socket: &UdpSocket, record: &Record, payload: &[u8]) -> bool;
+    /// Whether the call has what it came for.
+    fn done(&self) -> bool;
+}
+
+/// Takes nothing: every datagram is queued.
+#[derive(Debug)]
+pub struct QueueAll;
+
+impl Direct for QueueAll {
+    #[inline]
+    fn offer(&mut self, _: &UdpSocket, _: &Record, _: &[u8]) -> bool {
+        false
+    }
+
+    #[inline]
+    fn done(&self) -> bool {
+        false
+    }
+}
+
+/// What is behind a ring's lock.
+#[derive(Debug)]
+pub struct RingState {
+    queue: Box<dyn Queue>,
+    /// Sockets attached to this ring.
+    pub demux: Demux<Arc<UdpSocket>>,
+    /// Addresses of this host.
+    pub locals: Vec<Ipv4Addr>,
+    /// Groups that anybody on this host has joined on this interface.
+    pub groups: Vec<Ipv4Addr>,
+    reassembler: Reassembler,
+    steered: Vec<u16>,
+}
+
+/// An interface's queue, opened for this process.
+#[derive(Debug)]
+pub struct Ring {
+    /// Interface index.
+    pub ifindex: u32,
+    /// Interface name.
+    pub name: String,
+    /// First address of the interface, for IP_PKTINFO of multicast.
+    pub primary: Ipv4Addr,
+    /// Sends on this interface.
+    pub transmit: Box<dyn Transmit>,
+    /// Counters.
+    pub stats: &'static RingBlock,
+    state: Lock<RingState>,
+    sleep_fd: Option<RawFd>,
+    /// Rises with every poll: tells the control thread that somebody is at work.
+    polls: AtomicU64,
+    /// The interface is gone or down.
+    pub dead: AtomicBool,
+}
+
+/// Result of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Polled {
+    /// Frames handled.
+    Frames(usize),
+    /// Another thread polls this ring now.
+    Busy,
+}
+
+impl Ring {
+    /// Wraps an opened interface.
+    #[must_use]
+    pub fn new(interface: &Interface, opened: Opened, stats: &'static RingBlock) -> Self {
+        let primary = interface.addresses.first().map_or(Ipv4Addr::UNSPECIFIED, |a| a.addr);
+        Self {
+            ifindex: interface.index,
+            name: interface.name.clone(),
+            primary,
+            transmit: opened.transmit,
+            stats,
+            sleep_fd: opened.queue.sleep_fd(),
+            state: Lock::new(RingState {
+                queue: opened.queue,
+                demux: Demux::default(),
+                locals: Vec::new(),
+                groups: Vec::new(),
+                reassembler: Reassembler::new(REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS),
+                steered: Vec::new(),
+            }),
+            polls: AtomicU64::new(0),
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    /// Polls readable while a frame waits.
+    #[must_use]
+    pub fn sleep_fd(&self) -> Option<RawFd> {
+        self.sleep_fd
+    }
+
+    /// Rises while the ring is polled.
+    #[must_use]
+    pub fn polls(&self) -> u64 {
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the ring and works on its state (control plane). None: this thread is
+    /// inside it already, in a signal handler.
+    pub fn with<R>(&self, work: impl FnOnce(&mut RingState) -> R) -> Option<R> {
+        self.state.lock().map(|mut state| work(&mut state))
+    }
+
+    /// True when a frame waits; for the last look before sleeping. A ring that is
+    /// locked counts as waiting: its poller may be about to leave.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.state.try_lock().is_none_or(|state| state.queue.ready())
+    }
+
+    /// Handles up to `budget` frames, or until `direct` has what it wants.
+    #[inline]
+    pub fn poll<D: Direct>(&self, direct: &mut D, budget: usize) -> Polled {
+        let Some(mut state) = self.state.try_lock() else {
+            return Polled::Busy;
+        };
+        Polled::Frames(self.poll_locked(&mut state, direct, budget))
+    }
+
+    #[inline]
+    fn poll_locked<D: Direct>(&self, state: &mut RingState, direct: &mut D, budget: usize) -> usize {
+        self.polls.store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let mut handled = 0;
+        let RingState { queue, demux, locals, groups, reassembler, .. } = state;
+        let picture = Picture { demux, locals, groups };
+        while handled < budget {
+            let Some(frame) = queue.next() else { break };
+            self.handle(&frame, picture, reassembler, direct);
+            queue.release();
+            handled += 1;
+            if direct.done() {
+                break;
+            }
+        }
+        handled
+    }
+
+    /// Empties the ring into the sockets' queues; frames handled.
+    pub fn drain(&self, most: usize) -> usize {
+        self.with(|state| self.poll_locked(state, &mut QueueAll, most)).unwrap_or(0)
+    }
+
+    #[inline]
+    fn handle<D: Direct>(
+        &self,
+        frame: &RxFrame<'_>,
+        picture: Picture<'_>,
+        reassembler: &mut Reassembler,
+        direct: &mut D,
+    ) {
+        let rx = &self.stats.rx;
+        rx.frames.add_exclusive(1);
+        rx.frame_bytes.add_exclusive(frame.data.len() as u64);
+        let checksum = if frame.trusted { Checksum::Trusted } else { Checksum::Verify };
+        match parse(frame.data, checksum) {
+            Parsed::Udp(udp) if frame.segment == 0 => {
+                self.datagram(&udp, frame.timestamp, picture, direct);
+            }
+            Parsed::Udp(udp) => {
+                for piece in udp.payload.chunks(usize::from(frame.segment)) {
+                    let one = UdpFrame { payload: piece, ..udp };
+                    self.datagram(&one, frame.timestamp, picture, direct);
+                }
+            }
+            Parsed::Fragment(fragment) => {
+                if !picture.is_local(fragment.dst) && !fragment.dst.is_multicast() {
+                    return;
+                }
+                if let Some(whole) = reassembler.push(&fragment, frame.timestamp) {
+                    rx.reassembled.add_exclusive(1);
+                    match whole.parse(checksum) {
+                        Parsed::Udp(udp) => {
+                            self.datagram(&udp, frame.timestamp, picture, direct);
+                        }
+                        Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
+                        _ => rx.malformed.add_exclusive(1),
+                    }
+                }
+            }
+            Parsed::NotOurs => rx.not_ours.add_exclusive(1),
+            Parsed::Malformed => rx.malformed.add_exclusive(1),
+            Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
+        }
+    }
+
+    #[inline]
+    fn datagram<D: Direct>(
+        &self,
+        udp: &UdpFrame<'_>,
+        timestamp: u64,
+        picture: Picture<'_>,
+        direct: &mut D,
+    ) {
+        let key = Key {
+            source: udp.src,
+            destination: udp.dst,
+            ifindex: self.ifindex,
+            timestamp,
+        };
+        let record = Record {
+            source: udp.src,
+            destination: udp.dst,
+            ifindex: self.ifindex,
+            ttl: udp.ttl,
+            tos: udp.tos,
+            timestamp,
+        };
+        if picture.is_local(*udp.src.ip()) {
+            // As `ip_route_input` of Linux: nobody else may use an address of ours.
+        } else if udp.dst.ip().is_multicast() {
+            let joined = || picture.groups.contains(udp.dst.ip());
+            let mut any = false;
+            for entry in picture.demux.each_multicast(&key, &joined) {
+                any = true;
+                entry.target.accept(&record, udp.payload, direct);
+            }
+            if any {
+                return;
+            }
+        } else if let Some(entry) = picture.demux.best(&key)
+            && picture.is_local(*udp.dst.ip())
+        {
+            entry.target.accept(&record, udp.payload, direct);
+            return;
+        }
+        self.stats.rx.not_ours.add_exclusive(1);
+    }
+}
+
+/// What a poll needs to know about the host.
+#[derive(Clone, Copy)]
+struct Picture<'a> {
+    demux: &'a Demux<Arc<UdpSocket>>,
+    locals: &'a [Ipv4Addr],
+    groups: &'a [Ipv4Addr],
+}
+
+impl Picture<'_> {
+    #[inline]
+    fn is_local(&self, address: Ipv4Addr) -> bool {
+        self.locals.contains(&address)
+    }
+}
+
+impl RingState {
+    /// Puts a new picture in place and steers the device by it.
+    ///
+    /// # Errors
+    /// The device cannot take these ports; the picture of before stays.
+    pub fn replace(
+        &mut self,
+        demux: Demux<Arc<UdpSocket>>,
+    ) -> Result<(), crate::error::Reason> {
+        let mut ports = demux.ports();
+        ports.sort_unstable();
+        if ports != self.steered {
+            self.queue.steer(&ports)?;
+            self.steered = ports;
+        }
+        self.demux = demux;
+        Ok(())
+    }
+
+    /// Frames lost by the device since the last call.
+    pub fn take_drops(&mut self) -> u64 {
+        self.queue.take_drops()
+    }
+
+    /// Forgets fragments that have waited too long.
+    pub fn expire(&mut self, now: u64) {
+        self.reassembler.expire(now);
+    }
+}

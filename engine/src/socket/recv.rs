@@ -1,0 +1,290 @@
+//! Receiving: the queue, the rings, by ratio the kernel; then sleep on all of them.
+
+use super::io::Receive;
+use super::path::{Direct, Polled, QueueAll};
+use super::udp::{Mode, UdpSocket, datagram};
+use crate::error::Errno;
+use crate::ring::{Limit, Record, Spin, Turn};
+use crate::sys::event::{self, SignalHold};
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+/// Frames handled by one receive call beside its own.
+const BURST: usize = 32;
+/// How long a non-blocking caller may be told "nothing" without a look at the kernel, in
+/// ticks of the time stamp counter: some microseconds on any machine of today.
+const LOOK_TICKS: u64 = 40_000;
+/// Sleep without a wake-up descriptor (none could be had): looked at this often.
+const BLIND_NAP: u64 = 1_000_000;
+
+/// A call that takes the first datagram of its socket in place.
+struct DirectCall<'a, R> {
+    socket: *const UdpSocket,
+    call: &'a mut R,
+    result: Option<Result<usize, Errno>>,
+}
+
+impl<R: Receive> Direct for DirectCall<'_, R> {
+    #[inline]
+    fn offer(&mut self, socket: &UdpSocket, record: &Record, payload: &[u8]) -> bool {
+        // Only when nothing older waits, or the order would be lost.
+        if !std::ptr::eq(self.socket, socket) || self.result.is_some() || socket.readable() {
+            return false;
+        }
+        let how = socket.delivery(record);
+        self.result = Some(self.call.deliver(&datagram(record, payload), &how));
+        socket.count_direct(payload.len());
+        true
+    }
+
+    #[inline]
+    fn done(&self) -> bool {
+        self.result.is_some()
+    }
+}
+
+/// A call that waits: as in Linux it keeps the socket alive after its last close.
+struct Blocked<'a>(&'a UdpSocket);
+
+impl<'a> Blocked<'a> {
+    fn begin(socket: &'a UdpSocket) -> Self {
+        socket.blocked.fetch_add(1, Ordering::SeqCst);
+        Self(socket)
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        if self.0.blocked.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.close_orphan();
+        }
+    }
+}
+
+impl UdpSocket {
+    /// Polls the rings that bring this socket's datagrams.
+    #[inline]
+    fn poll_rings<D: Direct>(&self, direct: &mut D) {
+        let mut mask = self.ring_mask();
+        while mask != 0 {
+            let ring = self.core.ring(mask.trailing_zeros());
+            mask &= mask - 1;
+            if ring.poll(direct, BURST) != Polled::Busy && direct.done() {
+                return;
+            }
+        }
+    }
+
+    /// One look at queue and rings.
+    #[inline]
+    fn look<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
+        if self.readable()
+            && let Some(result) = self.pop(call, peek)
+        {
+            return Some(result);
+        }
+        if peek {
+            self.poll_rings(&mut QueueAll);
+        } else {
+            let mut direct = DirectCall { socket: self, call: &mut *call, result: None };
+            self.poll_rings(&mut direct);
+            if direct.result.is_some() {
+                return direct.result;
+            }
+        }
+        if self.readable() { self.pop(call, peek) } else { None }
+    }
+
+    /// A receive call of any kind. `flags` are the call's MSG_* bits.
+    ///
+    /// # Errors
+    /// As recv(2).
+    #[inline]
+    pub fn recv<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
+        let peek = flags & libc::MSG_PEEK != 0;
+        if self.mode() != Mode::Engine
+            || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
+            || self.cutoff.get() != 0
+        {
+            return self.recv_aside(fd, call, flags);
+        }
+        if let Some(result) = self.look(call, peek) {
+            self.stats.rx.poll_hit.add_exclusive(1);
+            return result;
+        }
+        if flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Ordering::Relaxed) {
+            return self.recv_miss(fd, call);
+        }
+        self.recv_wait(call, peek)
+    }
+
+    /// Not, or no longer, served by the engine.
+    #[cold]
+    fn recv_aside<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
+        match self.mode() {
+            Mode::Inherited => self.claim(),
+            Mode::Engine if self.cutoff.get() != 0 => self.settle_forked(),
+            Mode::Engine | Mode::Kernel => {}
+        }
+        let special = flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0;
+        if !special
+            && self.readable()
+            && let Some(result) = self.pop(call, flags & libc::MSG_PEEK != 0)
+        {
+            return result;
+        }
+        self.kernel_readers.fetch_add(1, Ordering::SeqCst);
+        let result = call.kernel(fd, 0);
+        self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
+        self.count_kernel(result);
+        result
+    }
+
+    #[inline]
+    fn count_kernel(&self, result: Result<usize, Errno>) {
+        let os = &self.stats.rx_os;
+        match result {
+            Ok(n) => {
+                os.packets.add(1);
+                os.bytes.add(n as u64);
+            }
+            Err(Errno::AGAIN) => os.eagain.add(1),
+            Err(_) => os.errors.add(1),
+        }
+    }
+
+    /// A non-blocking call found nothing: does the kernel have something?
+    #[inline]
+    fn recv_miss<R: Receive>(&self, fd: RawFd, call: &mut R) -> Result<usize, Errno> {
+        let look = &self.kernel_look;
+        let misses = look.misses.load(Ordering::Relaxed) + 1;
+        look.misses.store(misses, Ordering::Relaxed);
+        let epoch = self.core.kernel_epoch();
+        let now = event::ticks();
+        let ratio = self.core.tuning.rx_kernel_every;
+        let due = ratio != 0 && misses >= ratio
+            || look.hint.load(Ordering::Relaxed)
+            || look.epoch.load(Ordering::Relaxed) != epoch
+            || now.wrapping_sub(look.ticks.load(Ordering::Relaxed)) > LOOK_TICKS;
+        if !due {
+            self.stats.rx.eagain.add(1);
+            return Err(Errno::AGAIN);
+        }
+        look.misses.store(0, Ordering::Relaxed);
+        look.hint.store(false, Ordering::Relaxed);
+        look.epoch.store(epoch, Ordering::Relaxed);
+        let result = call.kernel(fd, libc::MSG_DONTWAIT);
+        look.ticks.store(event::ticks(), Ordering::Relaxed);
+        self.count_kernel(result);
+        if result.is_ok() {
+            look.hint.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Spins, then sleeps, until something comes.
+    fn recv_wait<R: Receive>(&self, call: &mut R, peek: bool) -> Result<usize, Errno> {
+        let timeout = match self.receive_timeout.load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some(ns),
+        };
+        let tuning = &self.core.tuning;
+        let limit = match tuning.rx_poll {
+            -1 => Limit::Never,
+            turns => Limit::Turns(turns.max(1) as u64),
+        };
+        let mut spin =
+            Spin::new(limit, tuning.rx_kernel_every, timeout, timeout.is_none(), tuning.cores);
+        // From the first slow step on, a close elsewhere leaves the kernel socket to us.
+        let mut blocked = None;
+        loop {
+            if let Some(result) = self.look(call, peek) {
+                self.stats.rx.poll_hit.add_exclusive(1);
+                return result;
+            }
+            if self.mode() != Mode::Engine || self.cutoff.get() != 0 {
+                // Taken from the engine meanwhile: the rest of the wait is the kernel's.
+                let flags = if peek { libc::MSG_PEEK } else { 0 };
+                return self.recv_aside(self.fd(), call, flags);
+            }
+            match spin.turn() {
+                Turn::Again => {}
+                Turn::Kernel => {
+                    blocked.get_or_insert_with(|| Blocked::begin(self));
+                    if let Some(result) = self.kernel_now(call) {
+                        return result;
+                    }
+                }
+                Turn::Expired => return Err(Errno::AGAIN),
+                Turn::Interrupted => return Err(Errno::INTR),
+                Turn::Sleep => {
+                    blocked.get_or_insert_with(|| Blocked::begin(self));
+                    self.stats.rx.poll_miss.add(1);
+                    if let Some(result) = self.kernel_now(call) {
+                        return result;
+                    }
+                    self.sleep(&spin)?;
+                }
+            }
+        }
+    }
+
+    /// Asks the kernel socket once; None: it has nothing.
+    fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
+        let result = call.kernel(self.fd(), libc::MSG_DONTWAIT);
+        if result == Err(Errno::AGAIN) {
+            return None;
+        }
+        self.count_kernel(result);
+        Some(result)
+    }
+
+    /// Sleeps until the ring, the kernel socket or another thread has something.
+    #[cold]
+    fn sleep(&self, spin: &Spin) -> Result<(), Errno> {
+        let waker = self.core.waker();
+        if let Some(event) = &waker {
+            self.add_waiter(event);
+        }
+        // Handlers that run from here on interrupt the ppoll; those before are seen below.
+        let hold = SignalHold::begin();
+        let result = if spin.interrupted() {
+            Err(Errno::INTR)
+        } else if self.readable() || self.any_ring_ready() || self.mode() != Mode::Engine {
+            Ok(())
+        } else {
+            let mut set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
+            set.push(libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 });
+            let nap = waker.is_none().then_some(BLIND_NAP);
+            let timeout = match (spin.remaining(), nap) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            match event::ppoll(&mut set, timeout, Some(hold.original())) {
+                Ok(0) if nap.is_none() => Err(Errno::AGAIN),
+                Ok(0) if spin.remaining() == Some(0) => Err(Errno::AGAIN),
+                Ok(_) => Ok(()),
+                Err(Errno::INTR) if spin.interrupted() => Err(Errno::INTR),
+                Err(Errno::INTR) => Ok(()), // SA_RESTART, or stopped and continued
+                Err(e) => Err(e),
+            }
+        };
+        drop(hold);
+        if let Some(event) = waker {
+            self.remove_waiter(&event);
+            self.core.return_waker(event);
+        }
+        result
+    }
+
+    fn any_ring_ready(&self) -> bool {
+        let mut mask = self.ring_mask();
+        while mask != 0 {
+            if self.core.ring(mask.trailing_zeros()).ready() {
+                return true;
+            }
+            mask &= mask - 1;
+        }
+        false
+    }
+}

@@ -1,0 +1,244 @@
+//! Sending: destination cache, finished headers, one frame to the device.
+//!
+//! What the engine cannot send exactly as Linux would is answered with
+//! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
+
+use super::io::{Destination, SendControl, Sent};
+use super::udp::{Mode, UdpSocket};
+use crate::error::Errno;
+use crate::wire::{HEADERS_LEN, HeaderTemplate};
+use std::io::IoSlice;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
+
+/// Send flags that change nothing on the fast path.
+const HARMLESS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
+/// Frames up to this size are built in a small buffer, which costs less to clear.
+const SMALL: usize = 256;
+const LARGE: usize = 2048;
+/// Destinations that one socket remembers.
+const REMEMBERED: usize = 64;
+
+/// How to reach a destination.
+#[derive(Clone, Debug)]
+pub(super) struct Route {
+    /// Ring that sends; None: the kernel.
+    pub(super) ring: Option<u32>,
+    pub(super) template: HeaderTemplate,
+    /// Largest IP packet.
+    pub(super) mtu: usize,
+    /// The kernel counts the identification of a connected socket, and of fragments.
+    pub(super) ip_id: u16,
+}
+
+/// What identifies a cached route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RouteKey {
+    pub(super) destination: SocketAddrV4,
+    pub(super) control: SendControl,
+}
+
+/// The destinations a socket has sent to.
+#[derive(Debug, Default)]
+pub(super) struct TxCache {
+    generation: u64,
+    last: usize,
+    routes: Vec<(RouteKey, Route)>,
+}
+
+impl TxCache {
+    #[inline]
+    fn find(&mut self, key: &RouteKey, generation: u64) -> Option<&mut Route> {
+        if self.generation != generation {
+            self.routes.clear();
+            self.generation = generation;
+            return None;
+        }
+        if self.routes.get(self.last).is_none_or(|r| r.0 != *key) {
+            self.last = self.routes.iter().position(|r| r.0 == *key)?;
+        }
+        self.routes.get_mut(self.last).map(|r| &mut r.1)
+    }
+
+    /// Forgets everything: an option that goes into the headers has changed.
+    pub(super) fn clear(&mut self) {
+        self.routes.clear();
+    }
+
+    fn remember(&mut self, key: RouteKey, route: Route) {
+        if self.routes.len() >= REMEMBERED {
+            self.routes.clear();
+        }
+        self.last = self.routes.len();
+        self.routes.push((key, route));
+    }
+}
+
+/// What became of looking a destination up and building the frame.
+enum Built {
+    Frame(u32, usize),
+    Unknown,
+    Kernel,
+}
+
+impl UdpSocket {
+    /// A send call of any kind.
+    #[inline]
+    pub fn send(
+        &self,
+        _fd: RawFd,
+        dest: Destination,
+        payload: &[IoSlice<'_>],
+        control: &SendControl,
+        flags: i32,
+    ) -> Sent {
+        if self.mode() != Mode::Engine
+            || self.tx_kernel.load(Ordering::Relaxed) != 0
+            || flags & !HARMLESS != 0
+            || control.segment.is_some()
+        {
+            return self.send_aside(dest);
+        }
+        let destination = match dest {
+            Destination::V4(address) => address,
+            Destination::Connected => match self.peer.load(Ordering::Relaxed) {
+                0 => return self.to_kernel(),
+                peer => SocketAddrV4::new(Ipv4Addr::from((peer >> 32) as u32), peer as u16),
+            },
+            Destination::Other => return self.to_kernel(),
+        };
+        let length: usize = payload.iter().map(|p| p.len()).sum();
+        let key = RouteKey { destination, control: *control };
+        let wait = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        if HEADERS_LEN + length <= SMALL {
+            self.send_in(&mut [0; SMALL], &key, payload, length, wait)
+        } else if HEADERS_LEN + length <= LARGE {
+            self.send_in(&mut [0; LARGE], &key, payload, length, wait)
+        } else {
+            let mut buffer = vec![0; HEADERS_LEN + length];
+            self.send_in(&mut buffer, &key, payload, length, wait)
+        }
+    }
+
+    #[inline]
+    fn to_kernel(&self) -> Sent {
+        self.core.kernel_traffic();
+        Sent::Kernel
+    }
+
+    /// A socket that is not served by the engine, or not yet: an unbound one gets its
+    /// port now, as the kernel would give it, so that the answer finds the engine.
+    #[cold]
+    fn send_aside(&self, dest: Destination) -> Sent {
+        match self.mode() {
+            Mode::Inherited => self.claim(),
+            Mode::Kernel if matches!(dest, Destination::V4(_)) => self.autobind(),
+            Mode::Kernel | Mode::Engine => {}
+        }
+        self.to_kernel()
+    }
+
+    #[inline]
+    fn send_in(
+        &self,
+        buffer: &mut [u8],
+        key: &RouteKey,
+        payload: &[IoSlice<'_>],
+        length: usize,
+        wait: bool,
+    ) -> Sent {
+        let (ring, frame) = match self.build(buffer, key, payload, length) {
+            Built::Frame(ring, frame) => (ring, frame),
+            Built::Kernel => return self.to_kernel(),
+            Built::Unknown => {
+                self.learn(key);
+                match self.build(buffer, key, payload, length) {
+                    Built::Frame(ring, frame) => (ring, frame),
+                    Built::Kernel | Built::Unknown => return self.to_kernel(),
+                }
+            }
+        };
+        self.transmit(ring, &buffer[..frame], length, wait)
+    }
+
+    #[inline]
+    fn build(
+        &self,
+        buffer: &mut [u8],
+        key: &RouteKey,
+        payload: &[IoSlice<'_>],
+        length: usize,
+    ) -> Built {
+        let generation = self.core.generation();
+        let Some(mut cache) = self.tx.lock() else { return Built::Kernel };
+        let Some(route) = cache.find(key, generation) else { return Built::Unknown };
+        let Some(ring) = route.ring else { return Built::Kernel };
+        // Larger ones are the kernel's to fragment, or to refuse (IP_MTU_DISCOVER).
+        if length + HEADERS_LEN - crate::wire::ETHERNET_LEN > route.mtu {
+            return Built::Kernel;
+        }
+        route.ip_id = route.ip_id.wrapping_add(1);
+        match route.template.build(buffer, payload, route.ip_id) {
+            Some(frame) => Built::Frame(ring, frame),
+            None => Built::Kernel,
+        }
+    }
+
+    #[cold]
+    fn learn(&self, key: &RouteKey) {
+        // Read before resolving: a change meanwhile makes the entry stale, not wrong.
+        let generation = self.core.generation();
+        let route = self.core.resolve(self, key);
+        if let Some(mut cache) = self.tx.lock() {
+            if cache.find(key, generation).is_none() && cache.generation == generation {
+                cache.remember(*key, route);
+            }
+        }
+    }
+
+    #[inline]
+    fn transmit(&self, ring: u32, frame: &[u8], length: usize, wait: bool) -> Sent {
+        let ring = self.core.ring(ring);
+        let mut result = ring.transmit.send(frame);
+        if result == Err(Errno::AGAIN) {
+            ring.stats.tx.full.add(1);
+            if wait {
+                result = self.core.wait_transmit(ring, frame);
+            }
+        }
+        match result {
+            Ok(()) => {
+                ring.stats.tx.frames.add(1);
+                ring.stats.tx.frame_bytes.add(frame.len() as u64);
+                self.stats.tx.packets.add(1);
+                self.stats.tx.bytes.add(length as u64);
+                Sent::Done(length)
+            }
+            Err(Errno::AGAIN) => {
+                self.stats.tx.eagain.add(1);
+                Sent::Failed(Errno::AGAIN)
+            }
+            Err(Errno::INTR) => Sent::Failed(Errno::INTR),
+            Err(_) => {
+                // Link down, gone, or too long after an MTU change: Linux has the answer.
+                ring.stats.tx.failed.add(1);
+                self.stats.tx.errors.add(1);
+                self.to_kernel()
+            }
+        }
+    }
+
+    /// Counts a send that the kernel made for this socket.
+    pub fn kernel_sent(&self, result: Result<usize, Errno>) {
+        let os = &self.stats.tx_os;
+        match result {
+            Ok(n) => {
+                os.packets.add(1);
+                os.bytes.add(n as u64);
+            }
+            Err(Errno::AGAIN) => os.eagain.add(1),
+            Err(_) => os.errors.add(1),
+        }
+    }
+}

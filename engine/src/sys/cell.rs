@@ -1,0 +1,110 @@
+//! One number per socket that a process and its forked children share.
+//!
+//! It says since when (CLOCK_REALTIME, ns) the socket's datagrams are the kernel's
+//! again; 0 while they are the engine's. Whoever takes the filter off the kernel socket
+//! stores the time, and the process that polls skips everything younger.
+
+use super::raw::syscall6;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+const CELLS: usize = 1024;
+
+/// The shared page; made at the first use, never unmapped.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static GENERATION: AtomicUsize = AtomicUsize::new(0);
+static USED: [AtomicU64; CELLS / 64] = [const { AtomicU64::new(0) }; CELLS / 64];
+
+/// In a forked child: new cells come from a page of its own; those of the parent's
+/// sockets stay shared with it.
+pub fn renew_in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    BASE.store(0, Ordering::Release);
+    for bits in &USED {
+        bits.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A cell; goes back to the pool on drop.
+#[derive(Debug)]
+pub struct Cell {
+    index: Option<usize>,
+    generation: usize,
+    word: &'static AtomicU64,
+}
+
+fn base() -> Option<usize> {
+    let have = BASE.load(Ordering::Acquire);
+    if have != 0 {
+        return Some(have);
+    }
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new anonymous mapping; nothing is unmapped or replaced.
+    let made = unsafe {
+        syscall6(libc::SYS_mmap, [0, CELLS * 8, prot as usize, flags as usize, usize::MAX, 0])
+    }
+    .ok()?;
+    match BASE.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(made),
+        Err(other) => Some(other),
+    }
+}
+
+impl Cell {
+    /// A cell with value 0. Where the shared page is full it is private: see [`Cell::shared`].
+    #[must_use]
+    pub fn new() -> Self {
+        let generation = GENERATION.load(Ordering::Relaxed);
+        let free = USED.iter().enumerate().find_map(|(i, bits)| {
+            let set = bits.load(Ordering::Relaxed);
+            let bit = (!set).trailing_zeros();
+            (bit < 64
+                && bits
+                    .compare_exchange(set, set | 1 << bit, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok())
+            .then_some(i * 64 + bit as usize)
+        });
+        if let (Some(index), Some(base)) = (free, base()) {
+            // SAFETY: index < CELLS, so the word is inside the mapping, aligned, and
+            // lives as long as the process.
+            let word = unsafe { AtomicU64::from_ptr((base + index * 8) as *mut u64) };
+            word.store(0, Ordering::Release);
+            return Self { index: Some(index), generation, word };
+        }
+        Self { index: None, generation, word: Box::leak(Box::new(AtomicU64::new(0))) }
+    }
+
+    /// Whether forked children see it.
+    #[must_use]
+    pub fn shared(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// The value.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// Stores a value.
+    pub fn set(&self, value: u64) {
+        self.word.store(value, Ordering::Release);
+    }
+}
+
+impl Default for Cell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        if let Some(index) = self.index
+            && self.generation == GENERATION.load(Ordering::Relaxed)
+        {
+            USED[index / 64].fetch_and(!(1 << (index % 64)), Ordering::AcqRel);
+        }
+    }
+}
