@@ -101,7 +101,7 @@ impl Stack {
 
     fn build(&self) -> Core {
         let (publisher, warning) = Publisher::create(
-            self.config.text(Opt::StatsShmemDir),
+            self.config.text(Opt::StatsDir),
             event::process_id(),
             &self.program,
             usize::try_from(self.config.int(Opt::StatsFdNum)).unwrap_or(100),
@@ -120,11 +120,15 @@ impl Stack {
             routes.ok(),
             self.announce,
         );
-        if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsShmemDir).is_empty()) {
+        if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsDir).is_empty()) {
             core.publisher.process().totals.warnings.add(1);
             core.say(&line);
         }
-        core.set_monitor(monitor.map_err(|e| core.say(&format!("no netlink: {e}"))).ok());
+        core.set_monitor(
+            monitor
+                .map_err(|e| core.say(&format!("no netlink: {e}")))
+                .ok(),
+        );
         core
     }
 
@@ -158,7 +162,9 @@ impl Stack {
     }
 
     fn run_control_thread(&self, core: &'static Core) {
-        let Some(monitor) = core.take_monitor() else { return };
+        let Some(monitor) = core.take_monitor() else {
+            return;
+        };
         let spawned = event::spawn_quiet("shim-control", move || Control::new(core, monitor).run());
         if spawned.is_err() {
             core.say("no control thread: changes of routes and addresses go unseen");
@@ -211,16 +217,30 @@ struct Control {
 
 impl Control {
     fn new(core: &'static Core, monitor: Monitor) -> Self {
-        Self { core, monitor, seen: Vec::new(), neighbors_at: 0, groups_at: 0 }
+        Self {
+            core,
+            monitor,
+            seen: Vec::new(),
+            neighbors_at: 0,
+            groups_at: 0,
+        }
     }
 
     fn run(mut self) {
-        let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let poll = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
         loop {
             let now = clock::monotonic();
             let (idle, busy) = self.idle_rings(now);
             let mut set = vec![poll(self.monitor.fd())];
-            set.extend(idle.iter().filter_map(|i| self.core.ring(*i).sleep_fd()).map(poll));
+            set.extend(
+                idle.iter()
+                    .filter_map(|i| self.core.ring(*i).sleep_fd())
+                    .map(poll),
+            );
             // Rings that are being polled are looked at again when they might have stopped.
             let timeout = if busy { UNPOLLED } else { self.next_upkeep() };
             let woken = event::ppoll(&mut set, Some(timeout), None);
@@ -272,7 +292,11 @@ impl Control {
     }
 
     fn next_upkeep(&self) -> u64 {
-        if self.monitor.has_group_events() { NEIGHBOR_REFRESH } else { GROUPS_REFRESH }
+        if self.monitor.has_group_events() {
+            NEIGHBOR_REFRESH
+        } else {
+            GROUPS_REFRESH
+        }
     }
 
     fn netlink(&mut self) {

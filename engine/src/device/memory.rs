@@ -35,7 +35,10 @@ impl Backend for Memory {
             ports: Vec::new(),
         }));
         Ok(Opened {
-            queue: Box::new(MemoryQueue { wire: Arc::clone(&wire), frame: Vec::new() }),
+            queue: Box::new(MemoryQueue {
+                wire: Arc::clone(&wire),
+                frame: Vec::new(),
+            }),
             transmit: Box::new(MemoryTransmit { wire }),
             slots: SLOTS as u32,
         })
@@ -81,7 +84,8 @@ impl Queue for MemoryQueue {
         }
         let slot = wire.head % SLOTS;
         self.frame.clear();
-        self.frame.extend_from_slice(&wire.slots[slot][..wire.lengths[slot]]);
+        self.frame
+            .extend_from_slice(&wire.slots[slot][..wire.lengths[slot]]);
         drop(wire);
         Some(RxFrame {
             data: &self.frame,

@@ -34,16 +34,26 @@ impl Backend for Packet {
     }
 
     fn open(&self, interface: &Interface, options: QueueOptions) -> Result<Opened, Reason> {
-        let slot_size = (interface.mtu + 18 + SLOT_OVERHEAD).next_power_of_two().max(SLOT_SIZE);
+        let slot_size = (interface.mtu + 18 + SLOT_OVERHEAD)
+            .next_power_of_two()
+            .max(SLOT_SIZE);
         let slot_size = slot_size.min(64 << 10);
-        let wanted = options.slots.clamp(*SLOTS.start(), *SLOTS.end()).next_power_of_two();
+        let wanted = options
+            .slots
+            .clamp(*SLOTS.start(), *SLOTS.end())
+            .next_power_of_two();
         let slots = wanted.min(RING_BYTES / slot_size);
         let geometry = packet::RingGeometry { slots, slot_size };
-        let ring = packet::PacketRing::open(interface.index, geometry, &bpf::tap(&[]))
-            .map_err(reason)?;
+        let ring =
+            packet::PacketRing::open(interface.index, geometry, &bpf::tap(&[])).map_err(reason)?;
         let sender = packet::PacketSender::open(interface.index).map_err(reason)?;
         Ok(Opened {
-            queue: Box::new(PacketQueue { ring, copy: Vec::new(), copied: false, skipped: 0 }),
+            queue: Box::new(PacketQueue {
+                ring,
+                copy: Vec::new(),
+                copied: false,
+                skipped: 0,
+            }),
             transmit: Box::new(PacketTransmit { sender }),
             slots,
         })
@@ -106,7 +116,11 @@ impl Queue for PacketQueue {
             self.ring.release();
         }
         let frame = self.ring.peek()?;
-        let data = if self.copied { &self.copy[VNET_HEADER..] } else { frame.data };
+        let data = if self.copied {
+            &self.copy[VNET_HEADER..]
+        } else {
+            frame.data
+        };
         let segment = match frame.vnet.gso_type {
             GSO_NONE => 0,
             GSO_UDP_L4 => frame.vnet.gso_size,
@@ -149,7 +163,13 @@ impl Transmit for PacketTransmit {
     #[inline]
     fn send(&self, frame: &[u8]) -> Result<(), Errno> {
         // ENOBUFS is how the bypassed queue says "full".
-        self.sender.send(frame).map_err(|e| if e.0 == libc::ENOBUFS { Errno::AGAIN } else { e })
+        self.sender.send(frame).map_err(|e| {
+            if e.0 == libc::ENOBUFS {
+                Errno::AGAIN
+            } else {
+                e
+            }
+        })
     }
 
     fn ready_fd(&self) -> Option<RawFd> {

@@ -49,7 +49,8 @@ struct Member {
 impl Member {
     fn arrivals(&self) -> u64 {
         let mut sum = 0u64;
-        self.object.each_socket(0, &mut |s| sum = sum.wrapping_add(s.arrivals()));
+        self.object
+            .each_socket(0, &mut |s| sum = sum.wrapping_add(s.arrivals()));
         sum
     }
 
@@ -128,21 +129,24 @@ impl Epoll {
 
     pub(super) fn ring_mask(&self, depth: u32) -> u32 {
         self.members.lock().map_or(0, |m| {
-            m.list.iter().fold(0, |mask, e| mask | e.object.ring_mask(depth))
+            m.list
+                .iter()
+                .fold(0, |mask, e| mask | e.object.ring_mask(depth))
         })
     }
 
     pub(super) fn any_ready(&self, depth: u32) -> bool {
         self.members.lock().is_some_and(|m| {
-            m.list.iter().any(|e| e.armed && e.events & EPOLLIN != 0 && e.object.readable(depth))
+            m.list
+                .iter()
+                .any(|e| e.armed && e.events & EPOLLIN != 0 && e.object.readable(depth))
         })
     }
 
     pub(super) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
-        let objects: Vec<Object> = self
-            .members
-            .lock()
-            .map_or_else(Vec::new, |m| m.list.iter().map(|e| e.object.clone()).collect());
+        let objects: Vec<Object> = self.members.lock().map_or_else(Vec::new, |m| {
+            m.list.iter().map(|e| e.object.clone()).collect()
+        });
         for object in objects {
             object.each_socket(depth, visit);
         }
@@ -196,7 +200,9 @@ impl Epoll {
         // The kernel reads the caller's event first: a bad pointer is its EFAULT, a bad
         // combination its EINVAL; then the data is replaced by ours.
         let result = event::epoll_ctl(epfd, op, fd, event)?;
-        let Some(wanted) = event::user_event(event) else { return Ok(result) };
+        let Some(wanted) = event::user_event(event) else {
+            return Ok(result);
+        };
         let kernel = libc::epoll_event {
             events: wanted.events & !EPOLLEXCLUSIVE,
             u64: COOKIE | u64::from(id),
@@ -206,7 +212,10 @@ impl Epoll {
             event::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, fd, at)?;
         } else {
             // An exclusive entry cannot be modified: out and in again.
-            let ours = libc::epoll_event { events: wanted.events, ..kernel };
+            let ours = libc::epoll_event {
+                events: wanted.events,
+                ..kernel
+            };
             let at = std::ptr::from_ref(&ours) as usize;
             event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0)?;
             event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, at)?;
@@ -230,7 +239,9 @@ impl Epoll {
     }
 
     fn id_for(&self, op: i32, fd: RawFd) -> u32 {
-        let Some(mut members) = self.members.lock() else { return 0 };
+        let Some(mut members) = self.members.lock() else {
+            return 0;
+        };
         if op == libc::EPOLL_CTL_MOD
             && let Some(member) = members.list.iter().find(|m| m.fd == fd)
         {
@@ -266,7 +277,13 @@ impl Epoll {
         if crate::socket::in_forked_child() {
             self.each_socket(0, &mut |socket| socket.settle());
         }
-        let mut set = EpollSet { epoll: self, epfd, out, filled: 0, engine: 0 };
+        let mut set = EpollSet {
+            epoll: self,
+            epfd,
+            out,
+            filled: 0,
+            engine: 0,
+        };
         let result = wait(self.core, &mut set, How { timeout, mask });
         let engine = set.engine;
         let events = &self.stats.events;
@@ -275,7 +292,11 @@ impl Epoll {
             Ok(n) => {
                 events.offload_ready.add(engine as u64);
                 events.os_ready.add(n.saturating_sub(engine) as u64);
-                if engine > 0 { events.poll_hit.add(1) } else { events.poll_miss.add(1) }
+                if engine > 0 {
+                    events.poll_hit.add(1)
+                } else {
+                    events.poll_miss.add(1)
+                }
             }
             Err(_) => events.errors.add(1),
         }
@@ -313,7 +334,10 @@ struct EpollSet<'a> {
 impl EpollSet<'_> {
     /// A one-shot entry was reported: the kernel's side must not report it again.
     fn disarm_kernel(&self, member: &Member) {
-        let off = libc::epoll_event { events: EPOLLONESHOT, u64: COOKIE | u64::from(member.id) };
+        let off = libc::epoll_event {
+            events: EPOLLONESHOT,
+            u64: COOKIE | u64::from(member.id),
+        };
         let at = std::ptr::from_ref(&off) as usize;
         let _ = event::epoll_ctl(self.epfd, libc::EPOLL_CTL_MOD, member.fd, at);
     }
@@ -321,7 +345,9 @@ impl EpollSet<'_> {
     /// Reports what the engine has, each entry once in a round, into the free part of
     /// the array.
     fn collect(&mut self) {
-        let Some(mut members) = self.epoll.members.lock() else { return };
+        let Some(mut members) = self.epoll.members.lock() else {
+            return;
+        };
         let round = members.round;
         let total = members.list.len();
         let start = members.turn;
@@ -332,14 +358,21 @@ impl EpollSet<'_> {
                 return;
             }
             let member = &mut members.list[at];
-            let bits = if member.reported == round { 0 } else { member.engine_bits() };
+            let bits = if member.reported == round {
+                0
+            } else {
+                member.engine_bits()
+            };
             if bits == 0 {
                 continue;
             }
             if member.report(round) {
                 self.disarm_kernel(member);
             }
-            self.out[self.filled] = libc::epoll_event { events: bits, u64: member.data };
+            self.out[self.filled] = libc::epoll_event {
+                events: bits,
+                u64: member.data,
+            };
             self.filled += 1;
             self.engine += 1;
         }
@@ -348,7 +381,9 @@ impl EpollSet<'_> {
     /// Gives the kernel's events back their own data; those of the engine's entries get
     /// the engine's bits as well.
     fn translate(&mut self, found: usize) {
-        let Some(mut members) = self.epoll.members.lock() else { return };
+        let Some(mut members) = self.epoll.members.lock() else {
+            return;
+        };
         let round = members.round;
         let mut kept = 0;
         for i in 0..found {
@@ -367,7 +402,10 @@ impl EpollSet<'_> {
                 {
                     socket.hint_kernel();
                 }
-                event = libc::epoll_event { events: bits | member.engine_bits(), u64: member.data };
+                event = libc::epoll_event {
+                    events: bits | member.engine_bits(),
+                    u64: member.data,
+                };
                 member.report(round);
             }
             self.out[kept] = event;
@@ -413,7 +451,11 @@ impl Set for EpollSet<'_> {
     }
 
     fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>) {
-        set.push(libc::pollfd { fd: self.epfd, events: libc::POLLIN, revents: 0 });
+        set.push(libc::pollfd {
+            fd: self.epfd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
     }
 
     fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {

@@ -48,15 +48,28 @@ pub(super) fn poll_counted(
         return event::ppoll(fds, timeout, mask);
     };
     let events = &stats(core).events;
-    let mut set = PollSet { core, fds, members, engine: false };
+    let mut set = PollSet {
+        core,
+        fds,
+        members,
+        engine: false,
+    };
     let result = wait(core, &mut set, How { timeout, mask });
     match result {
         Ok(0) => events.timeouts.add(1),
         Ok(n) => {
-            let ours = set.members.iter().filter(|(at, _)| set.fds[*at].revents != 0).count();
+            let ours = set
+                .members
+                .iter()
+                .filter(|(at, _)| set.fds[*at].revents != 0)
+                .count();
             events.offload_ready.add(ours as u64);
             events.os_ready.add(n.saturating_sub(ours) as u64);
-            if set.engine { events.poll_hit.add(1) } else { events.poll_miss.add(1) }
+            if set.engine {
+                events.poll_hit.add(1)
+            } else {
+                events.poll_miss.add(1)
+            }
         }
         Err(_) => events.errors.add(1),
     }
@@ -91,7 +104,9 @@ impl PollSet<'_> {
 
 impl Set for PollSet<'_> {
     fn ring_mask(&self) -> u32 {
-        self.members.iter().fold(0, |mask, (_, m)| mask | m.ring_mask(0))
+        self.members
+            .iter()
+            .fold(0, |mask, (_, m)| mask | m.ring_mask(0))
     }
 
     fn engine_ready(&mut self) -> usize {
@@ -137,7 +152,10 @@ impl Set for PollSet<'_> {
 
     fn kernel_first(&mut self) -> bool {
         // Writability is the kernel's to say.
-        let writes = self.fds.iter().any(|f| f.events & !(READABLE | libc::POLLPRI) != 0);
+        let writes = self
+            .fds
+            .iter()
+            .any(|f| f.events & !(READABLE | libc::POLLPRI) != 0);
         writes || self.core.skip_due(self.has_foreign())
     }
 }

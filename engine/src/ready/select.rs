@@ -5,7 +5,8 @@ use super::poll::poll_counted;
 use super::{Lookup, Timeout};
 use crate::error::Errno;
 
-const IN_SET: i16 = libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
+const IN_SET: i16 =
+    libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
 const OUT_SET: i16 = libc::POLLWRBAND | libc::POLLWRNORM | libc::POLLOUT | libc::POLLERR;
 const EX_SET: i16 = libc::POLLPRI;
 
@@ -23,11 +24,18 @@ pub struct FdSets<'a> {
 }
 
 fn has(set: Option<&[u64]>, fd: usize) -> bool {
-    set.and_then(|s| s.get(fd / 64)).is_some_and(|word| word >> (fd % 64) & 1 != 0)
+    set.and_then(|s| s.get(fd / 64))
+        .is_some_and(|word| word >> (fd % 64) & 1 != 0)
 }
 
 /// Replaces a set by what is ready; the number of bits.
-fn store(set: Option<&mut [u64]>, nfds: usize, fds: &[libc::pollfd], bits: i16, wanted: i16) -> usize {
+fn store(
+    set: Option<&mut [u64]>,
+    nfds: usize,
+    fds: &[libc::pollfd],
+    bits: i16,
+    wanted: i16,
+) -> usize {
     let Some(set) = set else { return 0 };
     let mut count = 0;
     for fd in 0..nfds {
@@ -56,7 +64,12 @@ pub fn select(
     timeout: Timeout,
     mask: Option<u64>,
 ) -> Result<usize, Errno> {
-    let FdSets { nfds, mut read, mut write, mut except } = sets;
+    let FdSets {
+        nfds,
+        mut read,
+        mut write,
+        mut except,
+    } = sets;
     let mut fds = Vec::new();
     for fd in 0..nfds {
         let mut events = 0;
@@ -70,7 +83,11 @@ pub fn select(
             events |= libc::POLLPRI;
         }
         if events != 0 {
-            fds.push(libc::pollfd { fd: fd as i32, events, revents: 0 });
+            fds.push(libc::pollfd {
+                fd: fd as i32,
+                events,
+                revents: 0,
+            });
         }
     }
     let mut ignore_hangups = timeout;

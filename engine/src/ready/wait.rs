@@ -67,7 +67,11 @@ pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, 
     };
     // With nothing of the program's own in the set the kernel side is looked at as seldom
     // as by a plain receive.
-    let every = if set.has_foreign() { tuning.select_kernel_every } else { tuning.rx_kernel_every };
+    let every = if set.has_foreign() {
+        tuning.select_kernel_every
+    } else {
+        tuning.rx_kernel_every
+    };
     let mut spin = Spin::new(limit, every, how.timeout, false, tuning.cores);
     let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;
     loop {

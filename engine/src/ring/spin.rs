@@ -58,7 +58,13 @@ impl Spin {
     /// `kernel_every`: turns between looks at the kernel, 0: never. `timeout`: the
     /// caller's, None: none. `restarts`: SA_RESTART handlers do not end this call.
     #[must_use]
-    pub fn new(limit: Limit, kernel_every: u32, timeout: Option<Nanos>, restarts: bool, cores: u32) -> Self {
+    pub fn new(
+        limit: Limit,
+        kernel_every: u32,
+        timeout: Option<Nanos>,
+        restarts: bool,
+        cores: u32,
+    ) -> Self {
         let started = timeout.map(|_| clock::monotonic());
         Self {
             turns: 0,
@@ -90,7 +96,11 @@ impl Spin {
         if let Limit::Turns(most) = self.limit
             && self.turns >= most
         {
-            return if self.interrupted() { Turn::Interrupted } else { Turn::Sleep };
+            return if self.interrupted() {
+                Turn::Interrupted
+            } else {
+                Turn::Sleep
+            };
         }
         if self.kernel_every != 0 {
             self.next_kernel -= 1;

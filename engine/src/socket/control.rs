@@ -31,7 +31,7 @@ pub(super) mod tx_kernel {
 
 /// What the control plane knows of a socket.
 #[derive(Clone, Debug)]
-pub struct Control {
+pub(super) struct Control {
     /// Local address as getsockname tells; None: no port yet.
     pub(super) local: Option<SocketAddr>,
     /// Connected peer.
@@ -74,9 +74,7 @@ pub(super) enum Filter {
 impl Control {
     /// What a new kernel socket has, defaults of sysctl included.
     pub(super) fn of_new(fd: RawFd, family: Family) -> Self {
-        let ip = |name, otherwise| {
-            sock::get_int(fd, libc::IPPROTO_IP, name).unwrap_or(otherwise)
-        };
+        let ip = |name, otherwise| sock::get_int(fd, libc::IPPROTO_IP, name).unwrap_or(otherwise);
         let v6_only = family == Family::V6
             && sock::get_int(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(0) != 0;
         Self {
@@ -112,7 +110,10 @@ pub(super) fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
         SocketAddr::V6(a) if a.ip().is_unspecified() => {
             Some(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, a.port()))
         }
-        SocketAddr::V6(a) => a.ip().to_ipv4_mapped().map(|ip| SocketAddrV4::new(ip, a.port())),
+        SocketAddr::V6(a) => a
+            .ip()
+            .to_ipv4_mapped()
+            .map(|ip| SocketAddrV4::new(ip, a.port())),
     }
 }
 
@@ -242,7 +243,10 @@ impl UdpSocket {
     }
 
     fn refresh_names(&self, fd: RawFd, control: &mut Control) {
-        control.local = sock::local_name(fd).ok().flatten().filter(|a| a.port() != 0);
+        control.local = sock::local_name(fd)
+            .ok()
+            .flatten()
+            .filter(|a| a.port() != 0);
         control.peer = sock::peer_name(fd).ok().flatten();
         let peer = control.peer.and_then(v4).map_or(0, |p| {
             u64::from(u32::from(*p.ip())) << 32 | u64::from(p.port())
@@ -328,8 +332,7 @@ impl UdpSocket {
         if control.filter == Filter::Shadow {
             return Err(Errno(libc::ENOENT));
         }
-        let result =
-            sock::setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, ptr, len)?;
+        let result = sock::setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, ptr, len)?;
         control.filter = Filter::None;
         if control.stays == Some(Reason::OwnFilter) {
             control.stays = None;
@@ -421,8 +424,11 @@ impl UdpSocket {
                 );
             }
             libc::IP_OPTIONS => self.with_tx(tx_kernel::OPTIONS, len != 0),
-            libc::IP_RECVERR | libc::IP_FREEBIND | libc::IP_TRANSPARENT
-            | libc::IP_BIND_ADDRESS_NO_PORT | libc::IP_MINTTL => {
+            libc::IP_RECVERR
+            | libc::IP_FREEBIND
+            | libc::IP_TRANSPARENT
+            | libc::IP_BIND_ADDRESS_NO_PORT
+            | libc::IP_MINTTL => {
                 if name == libc::IP_MINTTL && get(name) != 0 {
                     control.stays = control.stays.or(Some(Reason::Option));
                 }
@@ -445,11 +451,12 @@ impl UdpSocket {
     fn multicast_interface(&self, ptr: usize, len: u32, control: &mut Control) {
         let mut value = [0u8; 12];
         let n = sock::user_bytes(ptr, len, &mut value);
-        let ip = |at: usize| {
-            Ipv4Addr::new(value[at], value[at + 1], value[at + 2], value[at + 3])
-        };
+        let ip = |at: usize| Ipv4Addr::new(value[at], value[at + 1], value[at + 2], value[at + 3]);
         let (address, index) = match n {
-            12.. => (ip(4), u32::from_ne_bytes([value[8], value[9], value[10], value[11]])),
+            12.. => (
+                ip(4),
+                u32::from_ne_bytes([value[8], value[9], value[10], value[11]]),
+            ),
             8.. => (ip(4), 0),
             4.. => (ip(0), 0),
             _ => return,
@@ -460,7 +467,8 @@ impl UdpSocket {
         } else if address.is_unspecified() {
             0
         } else {
-            self.core.membership_interface(Ipv4Addr::UNSPECIFIED, address)
+            self.core
+                .membership_interface(Ipv4Addr::UNSPECIFIED, address)
         };
     }
 

@@ -12,8 +12,8 @@ use crate::config::Config;
 use crate::device::{self, Backend, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, RouteKind, RouteQuery, Tables};
-use crate::stats::{IomuxKind, Publisher};
 use crate::stats::layout::IomuxBlock;
+use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, Event};
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use once_cell::sync::OnceCell;
@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Rings that one process opens at the most; bits of a socket's mask.
-pub const RINGS: usize = 16;
+pub(super) const RINGS: usize = 16;
 /// Frames handled by a poll on behalf of poll, select and epoll.
 const POLL_BURST: usize = 64;
 
@@ -73,7 +73,7 @@ pub(super) struct Attached {
 
 /// Who is attached, and which interfaces are open.
 #[derive(Debug, Default)]
-pub struct Directory {
+pub(crate) struct Directory {
     pub(super) attached: Vec<Attached>,
     /// Every socket of the process.
     pub(super) sockets: Vec<Weak<UdpSocket>>,
@@ -164,7 +164,9 @@ impl Core {
     #[inline]
     #[must_use]
     pub fn ring(&self, index: u32) -> &Ring {
-        self.rings[index as usize % RINGS].get().expect("a mask names opened rings only")
+        self.rings[index as usize % RINGS]
+            .get()
+            .expect("a mask names opened rings only")
     }
 
     /// All opened rings.
@@ -188,14 +190,20 @@ impl Core {
     /// First address of an interface that has a ring.
     #[must_use]
     pub fn primary_address(&self, ifindex: u32) -> Option<Ipv4Addr> {
-        self.open_rings().find(|r| r.ifindex == ifindex).map(|r| r.primary)
+        self.open_rings()
+            .find(|r| r.ifindex == ifindex)
+            .map(|r| r.primary)
     }
 
     /// Whether a readiness call is to look at the kernel although the engine has
     /// something (VMA_SELECT_SKIP_OS). A set without foreign descriptors needs it less.
     #[inline]
     pub fn skip_due(&self, foreign: bool) -> bool {
-        let every = if foreign { self.tuning.select_skip } else { self.tuning.rx_kernel_every };
+        let every = if foreign {
+            self.tuning.select_skip
+        } else {
+            self.tuning.rx_kernel_every
+        };
         if every == 0 {
             return false;
         }
@@ -257,7 +265,13 @@ impl Core {
     #[must_use]
     pub fn sleep_set(&self, mut mask: u32, waker: Option<&Event>) -> Vec<libc::pollfd> {
         let mut set = Vec::with_capacity(4);
-        let mut add = |fd: RawFd| set.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let mut add = |fd: RawFd| {
+            set.push(libc::pollfd {
+                fd,
+                events: libc::POLLIN,
+                revents: 0,
+            })
+        };
         while mask != 0 {
             if let Some(fd) = self.ring(mask.trailing_zeros()).sleep_fd() {
                 add(fd);
@@ -288,7 +302,11 @@ impl Core {
             let mut set: Vec<_> = ring
                 .transmit
                 .ready_fd()
-                .map(|fd| libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
+                .map(|fd| libc::pollfd {
+                    fd,
+                    events: libc::POLLOUT,
+                    revents: 0,
+                })
                 .into_iter()
                 .collect();
             event::ppoll(&mut set, Some(20_000), None)?;
@@ -301,7 +319,11 @@ impl Core {
 
     /// No attached socket uses this port.
     pub(super) fn port_is_free(&self, port: u16) -> bool {
-        self.directory.lock().attached.iter().all(|a| a.wants.port != port)
+        self.directory
+            .lock()
+            .attached
+            .iter()
+            .all(|a| a.wants.port != port)
     }
 
     /// The interface of a membership request that names none by index.
@@ -361,7 +383,11 @@ impl Core {
         let multicast = dst.is_multicast();
         let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
         let mut source = key.control.source.filter(|s| !s.is_unspecified()).or(bound);
-        let mut oif = key.control.ifindex.filter(|i| *i != 0).unwrap_or(control.device);
+        let mut oif = key
+            .control
+            .ifindex
+            .filter(|i| *i != 0)
+            .unwrap_or(control.device);
         if multicast {
             if oif == 0 {
                 oif = control.multicast_if;
@@ -413,7 +439,11 @@ impl Core {
             let ring = self.ring(*i);
             ring.ifindex == route.oif && !ring.dead.load(Ordering::Relaxed)
         })?;
-        let mut mtu = route.mtu.filter(|m| *m != 0).unwrap_or(interface.mtu).min(interface.mtu);
+        let mut mtu = route
+            .mtu
+            .filter(|m| *m != 0)
+            .unwrap_or(interface.mtu)
+            .min(interface.mtu);
         if self.tuning.mtu != 0 {
             mtu = mtu.min(self.tuning.mtu);
         }
@@ -456,7 +486,11 @@ impl Core {
         let looped = control.multicast_loop;
         let socket = UdpSocket::new(self, fd, family, control, stats);
         socket.nonblocking.store(nonblocking, Ordering::Relaxed);
-        stats.set_family(if family == Family::V4 { libc::AF_INET } else { libc::AF_INET6 });
+        stats.set_family(if family == Family::V4 {
+            libc::AF_INET
+        } else {
+            libc::AF_INET6
+        });
         stats.set_blocking(!nonblocking);
         stats.set_mc_loop(looped);
         let mut directory = self.directory.lock();
@@ -486,7 +520,9 @@ impl Core {
         if count as usize == RINGS {
             return Err(Reason::NoResources);
         }
-        let options = QueueOptions { slots: self.tuning.rx_slots };
+        let options = QueueOptions {
+            slots: self.tuning.rx_slots,
+        };
         let opened = backend.open(interface, options).inspect_err(|reason| {
             self.say(&format!(
                 "interface {}: not accelerated: {reason}; its sockets stay on the kernel",
@@ -494,12 +530,24 @@ impl Core {
             ));
         })?;
         let stats = self.publisher.ring();
-        stats.describe(&interface.name, interface.index, backend.name(), opened.slots, 0);
+        stats.describe(
+            &interface.name,
+            interface.index,
+            backend.name(),
+            opened.slots,
+            0,
+        );
         let ring = Ring::new(interface, opened, stats);
-        self.rings[count as usize].set(ring).map_err(|_| Reason::NoResources)?;
+        self.rings[count as usize]
+            .set(ring)
+            .map_err(|_| Reason::NoResources)?;
         self.ring_count.store(count + 1, Ordering::Release);
         self.refresh_ring(count, &self.tables.read());
-        self.say(&format!("interface {}: accelerated by {} ({why})", interface.name, backend.name()));
+        self.say(&format!(
+            "interface {}: accelerated by {} ({why})",
+            interface.name,
+            backend.name()
+        ));
         if self.tuning.mtu > interface.mtu && !directory.mtu_warned {
             directory.mtu_warned = true;
             self.say(&format!(
@@ -512,7 +560,10 @@ impl Core {
 
     fn refresh_ring(&self, index: u32, tables: &Tables) {
         let ring = self.ring(index);
-        let locals = tables.interfaces().flat_map(|i| i.addresses.iter().map(|a| a.addr)).collect();
+        let locals = tables
+            .interfaces()
+            .flat_map(|i| i.addresses.iter().map(|a| a.addr))
+            .collect();
         let groups = tables
             .memberships()
             .filter(|m| m.ifindex == ring.ifindex)
@@ -568,10 +619,15 @@ impl Core {
                 .attached
                 .iter()
                 .filter(|a| a.mask & 1 << index != 0)
-                .map(|a| Entry { target: Arc::clone(&a.socket), wants: Arc::clone(&a.wants) })
+                .map(|a| Entry {
+                    target: Arc::clone(&a.socket),
+                    wants: Arc::clone(&a.wants),
+                })
                 .collect();
             let demux = Demux::new(entries);
-            self.ring(index).with(|state| state.replace(demux)).unwrap_or(Ok(()))?;
+            self.ring(index)
+                .with(|state| state.replace(demux))
+                .unwrap_or(Ok(()))?;
         }
         Ok(())
     }

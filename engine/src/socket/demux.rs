@@ -80,7 +80,13 @@ impl Wants {
         let group = *key.destination.ip();
         (self.local.is_unspecified() || self.local == group)
             && self.peer_and_device_fit(key)
-            && self.groups.takes(group, *key.source.ip(), key.ifindex, self.multicast_all, joined)
+            && self.groups.takes(
+                group,
+                *key.source.ip(),
+                key.ifindex,
+                self.multicast_all,
+                joined,
+            )
     }
 }
 
@@ -94,7 +100,10 @@ pub struct Demux<T> {
 
 impl<T> Default for Demux<T> {
     fn default() -> Self {
-        Self { index: vec![(0, 0, 0); 2], entries: Vec::new() }
+        Self {
+            index: vec![(0, 0, 0); 2],
+            entries: Vec::new(),
+        }
     }
 }
 
@@ -113,7 +122,11 @@ impl<T> Demux<T> {
         let mut start = 0;
         while start < entries.len() {
             let port = entries[start].wants.port;
-            let end = start + entries[start..].iter().take_while(|e| e.wants.port == port).count();
+            let end = start
+                + entries[start..]
+                    .iter()
+                    .take_while(|e| e.wants.port == port)
+                    .count();
             let mut at = slot_of(port, size - 1);
             while index[at].0 != 0 {
                 at = (at + 1) & (size - 1);
@@ -133,7 +146,10 @@ impl<T> Demux<T> {
         loop {
             let (p, start, end) = self.index[at];
             if p == port {
-                return self.entries.get(usize::from(start)..usize::from(end)).unwrap_or(&[]);
+                return self
+                    .entries
+                    .get(usize::from(start)..usize::from(end))
+                    .unwrap_or(&[]);
             }
             if p == 0 {
                 return &[];
@@ -206,7 +222,10 @@ mod tests {
         Demux::new(
             list.into_iter()
                 .enumerate()
-                .map(|(target, w)| Entry { target, wants: Arc::new(w) })
+                .map(|(target, w)| Entry {
+                    target,
+                    wants: Arc::new(w),
+                })
                 .collect(),
         )
     }
@@ -227,9 +246,20 @@ mod tests {
     #[test]
     fn connected_beats_address_beats_wildcard() {
         let any = wants(7);
-        let exact = Wants { local: ME, ..wants(7) };
-        let connected = Wants { local: ME, peer: Some(SocketAddrV4::new(PEER, 5)), ..wants(7) };
-        let other = Wants { local: ME, peer: Some(SocketAddrV4::new(PEER, 6)), ..wants(7) };
+        let exact = Wants {
+            local: ME,
+            ..wants(7)
+        };
+        let connected = Wants {
+            local: ME,
+            peer: Some(SocketAddrV4::new(PEER, 5)),
+            ..wants(7)
+        };
+        let other = Wants {
+            local: ME,
+            peer: Some(SocketAddrV4::new(PEER, 6)),
+            ..wants(7)
+        };
         let d = demux(vec![any.clone(), exact.clone(), connected, other]);
         assert_eq!(best(&d, key(ME, 7)), Some(2));
         assert_eq!(best(&demux(vec![exact, any.clone()]), key(ME, 7)), Some(0));
@@ -238,26 +268,51 @@ mod tests {
 
     #[test]
     fn device_and_age_decide() {
-        let bound = Wants { device: 3, ..wants(7) };
+        let bound = Wants {
+            device: 3,
+            ..wants(7)
+        };
         assert_eq!(best(&demux(vec![bound]), key(ME, 7)), None);
-        let young = Wants { since: 11, ..wants(7) };
+        let young = Wants {
+            since: 11,
+            ..wants(7)
+        };
         assert_eq!(best(&demux(vec![young]), key(ME, 7)), None);
-        let kernel_only = Wants { unicast: false, ..wants(7) };
+        let kernel_only = Wants {
+            unicast: false,
+            ..wants(7)
+        };
         assert_eq!(best(&demux(vec![kernel_only]), key(ME, 7)), None);
     }
 
     #[test]
     fn multicast_reaches_every_member_once() {
         let mut groups = Groups::default();
-        let via = Via { ifindex: 2, by_index: true, address: Ipv4Addr::UNSPECIFIED };
+        let via = Via {
+            ifindex: 2,
+            by_index: true,
+            address: Ipv4Addr::UNSPECIFIED,
+        };
         groups.apply(&Change::Join(GROUP, via));
-        let member = Wants { groups, multicast_all: false, ..wants(7) };
-        let stranger = Wants { multicast_all: false, ..wants(7) };
+        let member = Wants {
+            groups,
+            multicast_all: false,
+            ..wants(7)
+        };
+        let stranger = Wants {
+            multicast_all: false,
+            ..wants(7)
+        };
         let any = wants(7);
-        let elsewhere = Wants { local: ME, ..wants(7) };
+        let elsewhere = Wants {
+            local: ME,
+            ..wants(7)
+        };
         let d = demux(vec![member.clone(), stranger, any, elsewhere, member]);
         let hit = |joined: bool| -> Vec<usize> {
-            d.each_multicast(&key(GROUP, 7), &|| joined).map(|e| e.target).collect()
+            d.each_multicast(&key(GROUP, 7), &|| joined)
+                .map(|e| e.target)
+                .collect()
         };
         assert_eq!(hit(true), [0, 2, 4]);
         assert_eq!(hit(false), [0, 4]);

@@ -89,7 +89,10 @@ impl Groups {
         all: bool,
         joined_by_host: impl FnOnce() -> bool,
     ) -> bool {
-        let own = self.members.iter().find(|m| m.group == group && m.ifindex == ifindex);
+        let own = self
+            .members
+            .iter()
+            .find(|m| m.group == group && m.ifindex == ifindex);
         match own {
             Some(member) => member.lets_through(source),
             None => all && joined_by_host(),
@@ -97,7 +100,9 @@ impl Groups {
     }
 
     fn find(&mut self, group: Ipv4Addr, via: Via) -> Option<usize> {
-        self.members.iter().position(|m| m.group == group && m.ifindex == via.ifindex)
+        self.members
+            .iter()
+            .position(|m| m.group == group && m.ifindex == via.ifindex)
     }
 
     fn find_or_add(&mut self, group: Ipv4Addr, via: Via, include: bool) -> &mut Member {
@@ -157,7 +162,12 @@ impl Groups {
                 self.remove_source(*group, *source, *via);
             }
             Change::Block(group, source, via) => self.add_source(*group, *source, *via, false),
-            Change::Filter { group, via, include, sources } => {
+            Change::Filter {
+                group,
+                via,
+                include,
+                sources,
+            } => {
                 if *include && sources.is_empty() {
                     if let Some(at) = self.find(*group, *via) {
                         self.members.remove(at);
@@ -201,17 +211,25 @@ const IP_MSFILTER: i32 = 41;
 /// accepted. `resolve(group, address)` answers the interface index for a request that
 /// names none. None: not a membership option.
 #[must_use]
-pub fn parse_change(
+pub(super) fn parse_change(
     name: i32,
     value: &[u8],
     resolve: &dyn Fn(Ipv4Addr, Ipv4Addr) -> u32,
 ) -> Option<Change> {
-    let via_address = |group, address| Via { ifindex: resolve(group, address), by_index: false, address };
+    let via_address = |group, address| Via {
+        ifindex: resolve(group, address),
+        by_index: false,
+        address,
+    };
     let via_index = |group, index: u32| {
         if index == 0 {
             via_address(group, Ipv4Addr::UNSPECIFIED)
         } else {
-            Via { ifindex: index, by_index: true, address: Ipv4Addr::UNSPECIFIED }
+            Via {
+                ifindex: index,
+                by_index: true,
+                address: Ipv4Addr::UNSPECIFIED,
+            }
         }
     };
     match name {
@@ -221,7 +239,11 @@ pub fn parse_change(
             let via = if index == 0 {
                 via_address(group, address)
             } else {
-                Via { ifindex: index, by_index: true, address }
+                Via {
+                    ifindex: index,
+                    by_index: true,
+                    address,
+                }
             };
             Some(if name == libc::IP_ADD_MEMBERSHIP {
                 Change::Join(group, via)
@@ -269,14 +291,26 @@ pub fn parse_change(
             let via = via_address(group, ip(value, 4)?);
             let count = word(value, 12)? as usize;
             let sources = (0..count).map_while(|i| ip(value, 16 + 4 * i)).collect();
-            Some(Change::Filter { group, via, include: word(value, 8)? == 1, sources })
+            Some(Change::Filter {
+                group,
+                via,
+                include: word(value, 8)? == 1,
+                sources,
+            })
         }
         MCAST_MSFILTER => {
             let group = storage(value, 8)?;
             let via = via_index(group, word(value, 0)?);
             let count = word(value, 140)? as usize;
-            let sources = (0..count).map_while(|i| storage(value, 144 + 128 * i)).collect();
-            Some(Change::Filter { group, via, include: word(value, 136)? == 1, sources })
+            let sources = (0..count)
+                .map_while(|i| storage(value, 144 + 128 * i))
+                .collect();
+            Some(Change::Filter {
+                group,
+                via,
+                include: word(value, 136)? == 1,
+                sources,
+            })
         }
         _ => None,
     }
@@ -291,7 +325,11 @@ mod tests {
     const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
     fn via(ifindex: u32) -> Via {
-        Via { ifindex, by_index: true, address: Ipv4Addr::UNSPECIFIED }
+        Via {
+            ifindex,
+            by_index: true,
+            address: Ipv4Addr::UNSPECIFIED,
+        }
     }
 
     fn takes(groups: &Groups, source: Ipv4Addr, ifindex: u32) -> bool {
@@ -342,12 +380,32 @@ mod tests {
         let by_address = parse_change(libc::IP_ADD_MEMBERSHIP, &mreqn, &resolve);
         assert_eq!(
             by_address,
-            Some(Change::Join(G, Via { ifindex: 7, by_index: false, address: A }))
+            Some(Change::Join(
+                G,
+                Via {
+                    ifindex: 7,
+                    by_index: false,
+                    address: A
+                }
+            ))
         );
         mreqn.extend(9u32.to_ne_bytes());
         let by_index = parse_change(libc::IP_ADD_MEMBERSHIP, &mreqn, &resolve);
-        assert_eq!(by_index, Some(Change::Join(G, Via { ifindex: 9, by_index: true, address: A })));
+        assert_eq!(
+            by_index,
+            Some(Change::Join(
+                G,
+                Via {
+                    ifindex: 9,
+                    by_index: true,
+                    address: A
+                }
+            ))
+        );
         assert_eq!(parse_change(libc::IP_TTL, &mreqn, &resolve), None);
-        assert_eq!(parse_change(libc::IP_ADD_MEMBERSHIP, &mreqn[..6], &resolve), None);
+        assert_eq!(
+            parse_change(libc::IP_ADD_MEMBERSHIP, &mreqn[..6], &resolve),
+            None
+        );
     }
 }

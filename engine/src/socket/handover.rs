@@ -25,9 +25,9 @@ impl UdpSocket {
     /// Puts the socket where its state says it belongs.
     pub(super) fn reconcile(&self, control: &mut Control) {
         let mut directory = self.core.directory.lock();
-        let result = self.plan(control, &mut directory).and_then(|(mask, wants)| {
-            self.attach(control, &mut directory, mask, wants)
-        });
+        let result = self
+            .plan(control, &mut directory)
+            .and_then(|(mask, wants)| self.attach(control, &mut directory, mask, wants));
         if let Err(reason) = result {
             self.detach(control, &mut directory);
             self.publish(control, Some(reason));
@@ -37,11 +37,7 @@ impl UdpSocket {
     }
 
     /// Which rings, and what is wanted from them; or why none.
-    fn plan(
-        &self,
-        control: &Control,
-        directory: &mut Directory,
-    ) -> Result<(u32, Wants), Reason> {
+    fn plan(&self, control: &Control, directory: &mut Directory) -> Result<(u32, Wants), Reason> {
         if let Some(reason) = control.stays {
             return Err(reason);
         }
@@ -67,7 +63,10 @@ impl UdpSocket {
         if mask == 0 {
             return Err(refusal);
         }
-        let peer = control.peer.and_then(super::control::v4).filter(|p| !p.ip().is_unspecified());
+        let peer = control
+            .peer
+            .and_then(super::control::v4)
+            .filter(|p| !p.ip().is_unspecified());
         let wants = Wants {
             port: local.port(),
             local: *local.ip(),
@@ -92,7 +91,9 @@ impl UdpSocket {
         let tables = self.core.tables.read();
         let bound = !local.is_unspecified() && !local.is_multicast();
         if bound {
-            let owner = tables.interface_by_address(local).ok_or(Reason::OtherInterface)?;
+            let owner = tables
+                .interface_by_address(local)
+                .ok_or(Reason::OtherInterface)?;
             device::usable(config, owner)?;
             return Ok(vec![owner.clone()]);
         }
@@ -102,7 +103,11 @@ impl UdpSocket {
             let wanted = if control.device != 0 {
                 interface.index == control.device
             } else if control.shared_port {
-                control.groups.members().iter().any(|m| m.ifindex == interface.index)
+                control
+                    .groups
+                    .members()
+                    .iter()
+                    .any(|m| m.ifindex == interface.index)
             } else {
                 true
             };
@@ -116,7 +121,11 @@ impl UdpSocket {
                 Err(reason) => refusal = reason,
             }
         }
-        if list.is_empty() { Err(refusal) } else { Ok(list) }
+        if list.is_empty() {
+            Err(refusal)
+        } else {
+            Ok(list)
+        }
     }
 
     fn attach(
@@ -127,12 +136,16 @@ impl UdpSocket {
         mut wants: Wants,
     ) -> Result<(), Reason> {
         let fd = self.fd();
-        let at = directory.attached.iter().position(|a| std::ptr::eq(&*a.socket, self));
+        let at = directory
+            .attached
+            .iter()
+            .position(|a| std::ptr::eq(&*a.socket, self));
         let before = at.map(|at| &directory.attached[at]);
         if let Some(now) = before {
             wants.since = now.wants.since;
         }
-        let same_filter = before.is_some_and(|b| b.mask == mask && b.wants.unicast == wants.unicast);
+        let same_filter =
+            before.is_some_and(|b| b.mask == mask && b.wants.unicast == wants.unicast);
         let old_mask = before.map_or(0, |b| b.mask);
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
         if before.is_none() {
@@ -158,7 +171,8 @@ impl UdpSocket {
                 .filter(|i| mask & 1 << i != 0)
                 .map(|i| self.core.ring(i).ifindex)
                 .collect();
-            bpf::attach(fd, &bpf::shadow(&interfaces, !unicast)).map_err(|_| Reason::NoResources)?;
+            bpf::attach(fd, &bpf::shadow(&interfaces, !unicast))
+                .map_err(|_| Reason::NoResources)?;
             control.filter = Filter::Shadow;
         }
         self.rings.store(mask, Ordering::Release);
@@ -175,7 +189,10 @@ impl UdpSocket {
 
     /// Back to the kernel. What the rings hold of the time before stays in the queue.
     fn detach(&self, control: &mut Control, directory: &mut Directory) {
-        let Some(at) = directory.attached.iter().position(|a| std::ptr::eq(&*a.socket, self))
+        let Some(at) = directory
+            .attached
+            .iter()
+            .position(|a| std::ptr::eq(&*a.socket, self))
         else {
             return;
         };
@@ -255,7 +272,8 @@ impl UdpSocket {
             && let Ok(kept) = sock::duplicate(fd)
         {
             // As in Linux: a call that waits on it keeps the socket alive.
-            self.fd.store(crate::sys::fd::move_high(kept), Ordering::Relaxed);
+            self.fd
+                .store(crate::sys::fd::move_high(kept), Ordering::Relaxed);
             return true;
         }
         self.leave();
@@ -289,10 +307,19 @@ impl UdpSocket {
         self.stats.set_local(control.local);
         self.stats.set_peer(control.peer);
         self.stats.set_reason(reason.filter(|_| !ring));
-        self.stats.set_groups(control.groups.members().iter().map(|m| (m.group, m.ifindex)));
+        self.stats.set_groups(
+            control
+                .groups
+                .members()
+                .iter()
+                .map(|m| (m.group, m.ifindex)),
+        );
     }
 }
 
 fn is_bound(fd: RawFd) -> bool {
-    sock::local_name(fd).ok().flatten().is_some_and(|a| a.port() != 0)
+    sock::local_name(fd)
+        .ok()
+        .flatten()
+        .is_some_and(|a| a.port() != 0)
 }

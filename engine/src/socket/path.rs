@@ -30,7 +30,7 @@ pub trait Direct {
 
 /// Takes nothing: every datagram is queued.
 #[derive(Debug)]
-pub struct QueueAll;
+pub(super) struct QueueAll;
 
 impl Direct for QueueAll {
     #[inline]
@@ -92,7 +92,10 @@ impl Ring {
     /// Wraps an opened interface.
     #[must_use]
     pub fn new(interface: &Interface, opened: Opened, stats: &'static RingBlock) -> Self {
-        let primary = interface.addresses.first().map_or(Ipv4Addr::UNSPECIFIED, |a| a.addr);
+        let primary = interface
+            .addresses
+            .first()
+            .map_or(Ipv4Addr::UNSPECIFIED, |a| a.addr);
         Self {
             ifindex: interface.index,
             name: interface.name.clone(),
@@ -135,7 +138,9 @@ impl Ring {
     /// locked counts as waiting: its poller may be about to leave.
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.state.try_lock().is_none_or(|state| state.queue.ready())
+        self.state
+            .try_lock()
+            .is_none_or(|state| state.queue.ready())
     }
 
     /// Handles up to `budget` frames, or until `direct` has what it wants.
@@ -148,11 +153,28 @@ impl Ring {
     }
 
     #[inline]
-    fn poll_locked<D: Direct>(&self, state: &mut RingState, direct: &mut D, budget: usize) -> usize {
-        self.polls.store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    fn poll_locked<D: Direct>(
+        &self,
+        state: &mut RingState,
+        direct: &mut D,
+        budget: usize,
+    ) -> usize {
+        self.polls
+            .store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let mut handled = 0;
-        let RingState { queue, demux, locals, groups, reassembler, .. } = state;
-        let picture = Picture { demux, locals, groups };
+        let RingState {
+            queue,
+            demux,
+            locals,
+            groups,
+            reassembler,
+            ..
+        } = state;
+        let picture = Picture {
+            demux,
+            locals,
+            groups,
+        };
         while handled < budget {
             let Some(frame) = queue.next() else { break };
             self.handle(&frame, picture, reassembler, direct);
@@ -167,7 +189,8 @@ impl Ring {
 
     /// Empties the ring into the sockets' queues; frames handled.
     pub fn drain(&self, most: usize) -> usize {
-        self.with(|state| self.poll_locked(state, &mut QueueAll, most)).unwrap_or(0)
+        self.with(|state| self.poll_locked(state, &mut QueueAll, most))
+            .unwrap_or(0)
     }
 
     #[inline]
@@ -181,14 +204,21 @@ impl Ring {
         let rx = &self.stats.rx;
         rx.frames.add_exclusive(1);
         rx.frame_bytes.add_exclusive(frame.data.len() as u64);
-        let checksum = if frame.trusted { Checksum::Trusted } else { Checksum::Verify };
+        let checksum = if frame.trusted {
+            Checksum::Trusted
+        } else {
+            Checksum::Verify
+        };
         match parse(frame.data, checksum) {
             Parsed::Udp(udp) if frame.segment == 0 => {
                 self.datagram(&udp, frame.timestamp, picture, direct);
             }
             Parsed::Udp(udp) => {
                 for piece in udp.payload.chunks(usize::from(frame.segment)) {
-                    let one = UdpFrame { payload: piece, ..udp };
+                    let one = UdpFrame {
+                        payload: piece,
+                        ..udp
+                    };
                     self.datagram(&one, frame.timestamp, picture, direct);
                 }
             }
@@ -277,10 +307,7 @@ impl RingState {
     ///
     /// # Errors
     /// The device cannot take these ports; the picture of before stays.
-    pub fn replace(
-        &mut self,
-        demux: Demux<Arc<UdpSocket>>,
-    ) -> Result<(), crate::error::Reason> {
+    pub fn replace(&mut self, demux: Demux<Arc<UdpSocket>>) -> Result<(), crate::error::Reason> {
         let mut ports = demux.ports();
         ports.sort_unstable();
         if ports != self.steered {

@@ -86,13 +86,21 @@ impl UdpSocket {
         if peek {
             self.poll_rings(&mut QueueAll);
         } else {
-            let mut direct = DirectCall { socket: self, call: &mut *call, result: None };
+            let mut direct = DirectCall {
+                socket: self,
+                call: &mut *call,
+                result: None,
+            };
             self.poll_rings(&mut direct);
             if direct.result.is_some() {
                 return direct.result;
             }
         }
-        if self.readable() { self.pop(call, peek) } else { None }
+        if self.readable() {
+            self.pop(call, peek)
+        } else {
+            None
+        }
     }
 
     /// A receive call of any kind. `flags` are the call's MSG_* bits.
@@ -193,8 +201,13 @@ impl UdpSocket {
             -1 => Limit::Never,
             turns => Limit::Turns(turns.max(1) as u64),
         };
-        let mut spin =
-            Spin::new(limit, tuning.rx_kernel_every, timeout, timeout.is_none(), tuning.cores);
+        let mut spin = Spin::new(
+            limit,
+            tuning.rx_kernel_every,
+            timeout,
+            timeout.is_none(),
+            tuning.cores,
+        );
         // From the first slow step on, a close elsewhere leaves the kernel socket to us.
         let mut blocked = None;
         loop {
@@ -254,7 +267,11 @@ impl UdpSocket {
             Ok(())
         } else {
             let mut set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
-            set.push(libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 });
+            set.push(libc::pollfd {
+                fd: self.fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            });
             let nap = waker.is_none().then_some(BLIND_NAP);
             let timeout = match (spin.remaining(), nap) {
                 (Some(a), Some(b)) => Some(a.min(b)),

@@ -109,7 +109,10 @@ impl UdpSocket {
             Destination::Other => return self.to_kernel(),
         };
         let length: usize = payload.iter().map(|p| p.len()).sum();
-        let key = RouteKey { destination, control: *control };
+        let key = RouteKey {
+            destination,
+            control: *control,
+        };
         let wait = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
         if HEADERS_LEN + length <= SMALL {
             self.send_in(&mut [0; SMALL], &key, payload, length, wait)
@@ -171,9 +174,15 @@ impl UdpSocket {
         length: usize,
     ) -> Built {
         let generation = self.core.generation();
-        let Some(mut cache) = self.tx.lock() else { return Built::Kernel };
-        let Some(route) = cache.find(key, generation) else { return Built::Unknown };
-        let Some(ring) = route.ring else { return Built::Kernel };
+        let Some(mut cache) = self.tx.lock() else {
+            return Built::Kernel;
+        };
+        let Some(route) = cache.find(key, generation) else {
+            return Built::Unknown;
+        };
+        let Some(ring) = route.ring else {
+            return Built::Kernel;
+        };
         // Larger ones are the kernel's to fragment, or to refuse (IP_MTU_DISCOVER).
         if length + HEADERS_LEN - crate::wire::ETHERNET_LEN > route.mtu {
             return Built::Kernel;

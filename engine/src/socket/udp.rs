@@ -225,11 +225,16 @@ impl UdpSocket {
             counters.packets.set(queue.len() as u64);
             counters.bytes.set(queue.payload_bytes() as u64);
             counters.max_packets.max_exclusive(queue.len() as u64);
-            counters.max_bytes.max_exclusive(queue.payload_bytes() as u64);
+            counters
+                .max_bytes
+                .max_exclusive(queue.payload_bytes() as u64);
         } else {
             counters.drop_packets.add_exclusive(1);
             counters.drop_bytes.add_exclusive(payload.len() as u64);
-            self.drops.store(self.drops.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            self.drops.store(
+                self.drops.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Relaxed,
+            );
         }
         drop(queue);
         self.arrivals.fetch_add(1, Ordering::AcqRel);
@@ -257,7 +262,9 @@ impl UdpSocket {
         let local = if wanted == 0 || !destination.is_multicast() {
             destination
         } else {
-            self.core.primary_address(record.ifindex).unwrap_or(Ipv4Addr::UNSPECIFIED)
+            self.core
+                .primary_address(record.ifindex)
+                .unwrap_or(Ipv4Addr::UNSPECIFIED)
         };
         Delivery {
             mapped: self.family == Family::V6,

@@ -41,7 +41,10 @@ fn base() -> Option<usize> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     // SAFETY: a new anonymous mapping; nothing is unmapped or replaced.
     let made = unsafe {
-        syscall6(libc::SYS_mmap, [0, CELLS * 8, prot as usize, flags as usize, usize::MAX, 0])
+        syscall6(
+            libc::SYS_mmap,
+            [0, CELLS * 8, prot as usize, flags as usize, usize::MAX, 0],
+        )
     }
     .ok()?;
     match BASE.compare_exchange(0, made, Ordering::AcqRel, Ordering::Acquire) {
@@ -69,9 +72,17 @@ impl Cell {
             // lives as long as the process.
             let word = unsafe { AtomicU64::from_ptr((base + index * 8) as *mut u64) };
             word.store(0, Ordering::Release);
-            return Self { index: Some(index), generation, word };
+            return Self {
+                index: Some(index),
+                generation,
+                word,
+            };
         }
-        Self { index: None, generation, word: Box::leak(Box::new(AtomicU64::new(0))) }
+        Self {
+            index: None,
+            generation,
+            word: Box::leak(Box::new(AtomicU64::new(0))),
+        }
     }
 
     /// Whether forked children see it.

@@ -13,8 +13,8 @@ pub mod netlink;
 pub mod packet;
 pub mod raw;
 pub mod shm;
-pub mod sock;
 pub mod signal;
+pub mod sock;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -124,7 +124,10 @@ fn wrap(signal: i32, wanted: &Action) -> Action {
     let index = signal as usize;
     FLAGS[index].store(wanted.flags, Ordering::Relaxed);
     HANDLERS[index].store(wanted.handler, Ordering::Release);
-    Action { handler: trampoline(), ..*wanted }
+    Action {
+        handler: trampoline(),
+        ..*wanted
+    }
 }
 
 /// Before the call that sets an action: what to set instead. None: as it is.
@@ -135,7 +138,11 @@ pub fn substitute(signal: i32, handler: usize, flags: i32) -> Option<usize> {
         && is_asynchronous(signal)
         && handler > 1;
     wrapped.then(|| {
-        let action = Action { handler, flags: flags as u64, ..Action::default() };
+        let action = Action {
+            handler,
+            flags: flags as u64,
+            ..Action::default()
+        };
         wrap(signal, &action).handler
     })
 }
@@ -153,7 +160,11 @@ pub fn program_handler(signal: i32) -> usize {
 /// [`program_handler`] of the time before the change.
 #[must_use]
 pub fn reveal(handler: usize, before: usize) -> usize {
-    if handler == trampoline() { before } else { handler }
+    if handler == trampoline() {
+        before
+    } else {
+        handler
+    }
 }
 
 #[cfg(test)]
