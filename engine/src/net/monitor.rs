@@ -51,6 +51,16 @@ impl Monitor {
     /// # Errors
     /// The kernel's.
     pub fn open() -> Result<Self, Errno> {
+        let mut monitor = Self::open_without_group_events()?;
+        monitor.group_events = monitor.events.subscribe(IPV4_MCADDR).is_ok();
+        Ok(monitor)
+    }
+
+    /// The same as it is on a kernel that announces no joins and leaves.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open_without_group_events() -> Result<Self, Errno> {
         let events = Socket::open()?;
         // Best effort: a small buffer only means that more is dumped anew.
         let _ = events.set_receive_buffer(RECEIVE_BUFFER);
@@ -58,12 +68,11 @@ impl Monitor {
             events.subscribe(group)?;
         }
         let _ = events.subscribe(NEXTHOP);
-        let group_events = events.subscribe(IPV4_MCADDR).is_ok();
         Ok(Self {
             events,
             requests: Requests::open()?,
             buffer: vec![0; DATAGRAM_MAX],
-            group_events,
+            group_events: false,
             groups_read: 0,
             incomplete: true,
         })

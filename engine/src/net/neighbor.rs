@@ -11,7 +11,8 @@ pub enum NeighborState {
     Reachable,
     /// Usable; to be confirmed when used.
     Stale,
-    /// Usable; used since it went stale, confirmation awaited.
+    /// Usable; used since it went stale, confirmation awaited. Not announced: until it is
+    /// asked, up to five seconds, tables go on saying stale.
     Delay,
     /// Usable; being asked.
     Probe,

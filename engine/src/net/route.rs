@@ -118,8 +118,8 @@ impl RouteClient {
     ///
     /// # Errors
     /// What a send would fail with: ENETUNREACH without a route, EHOSTUNREACH, EACCES
-    /// and EINVAL for unreachable, prohibit and blackhole routes, EINVAL for a source
-    /// that is not the host's, ENODEV.
+    /// and EINVAL for unreachable, prohibit and blackhole routes, EINVAL or ENETUNREACH
+    /// for a source that is not the host's, ENODEV.
     pub fn resolve(&mut self, query: &RouteQuery) -> Result<Route, Errno> {
         let mut route = None;
         let answer = self.requests.ask(question(query), Mode::Get, |message| {

@@ -62,6 +62,19 @@ impl Socket {
         for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
             sock::set(socket.fd(), libc::SOL_SOCKET, option, &timeout)?;
         }
+        // An unbound socket has the kernel's own port number, 0, and a sender never hears
+        // itself: without this no event comes.
+        let any = Address {
+            family: libc::AF_NETLINK as u16,
+            pad: 0,
+            port: 0,
+            groups: 0,
+        };
+        sock::bind(
+            socket.fd(),
+            std::ptr::from_ref(&any) as usize,
+            size_of::<Address>() as u32,
+        )?;
         Ok(socket)
     }
 
