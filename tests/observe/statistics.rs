@@ -1,0 +1,147 @@
+//! The statistics of a live process: numbers that are right, a reason for every
+//! socket, and clear errors.
+
+use tests::check::{Case, DEFAULTS, SLEEP, SPIN};
+use tests::peer::Peer;
+use tests::preload::{self, Finished, Mode, Program};
+use tests::stats::{self, Snapshot};
+use tests::topology::Lab;
+use tests::victim::{self, Variant};
+
+fn observed(name: &str, mode: Mode) -> Option<(Finished, Snapshot)> {
+    let lab = Lab::open()?;
+    let peer = Peer::start(&lab, true);
+    let run = Program::new(victim::compile(name, Variant::Plain), &[])
+        .on(&lab.near)
+        .mode(mode)
+        .env("PEER", &peer.address())
+        .run()
+        .success(name);
+    let report = peer.reports().pop().expect("the victim asks for a report");
+    Some((run, report.expect("a live process has statistics")))
+}
+
+/// Every descriptor is accelerated or says why not.
+#[test]
+fn a_reason_for_every_socket() {
+    let Some((run, snapshot)) = observed("reasons", DEFAULTS) else {
+        return;
+    };
+    let expected: Vec<(i32, &str)> = run
+        .stdout
+        .lines()
+        .filter_map(|l| l.split_once(' '))
+        .filter_map(|(fd, what)| Some((fd.parse().ok()?, what)))
+        .collect();
+    assert!(expected.len() >= 8, "{}", run.stdout);
+    for (fd, what) in expected {
+        let socket = snapshot.sockets.iter().find(|s| s.fd == fd);
+        let told = socket.map(|s| match s.reason {
+            None if s.accelerated => "accelerated",
+            None => "no reason",
+            Some(reason) => reason.text(),
+        });
+        assert_eq!(told, Some(what), "fd {fd}:\n{}", stats::summary(&snapshot));
+    }
+}
+
+#[test]
+fn counters_are_exact() {
+    for mode in [DEFAULTS, SLEEP, SPIN] {
+        let Some((_, snapshot)) = observed("counters", mode) else {
+            return;
+        };
+        let told = stats::summary(&snapshot);
+        let [first, full] = &snapshot.sockets[..] else {
+            panic!("two sockets expected:\n{told}");
+        };
+        assert_eq!(
+            (first.rx.packets, first.rx.bytes),
+            (7, 70),
+            "{mode:?}\n{told}"
+        );
+        assert_eq!(
+            (first.rx_os.packets, first.rx_os.bytes),
+            (2, 8),
+            "{mode:?}\n{told}"
+        );
+        // Sends to our own host are the kernel's; of the five to the wire it takes at
+        // most the first, while the route is being resolved.
+        assert_eq!(
+            first.tx.packets + first.tx_os.packets,
+            7,
+            "{mode:?}\n{told}"
+        );
+        assert!(first.tx.packets >= 4, "{mode:?}\n{told}");
+        assert_eq!(first.rx.eagain + first.rx_os.eagain, 1, "{mode:?}\n{told}");
+        assert!(full.queue.drop_packets > 100, "{mode:?}\n{told}");
+        assert!(!snapshot.rings.is_empty(), "{mode:?}");
+        let frames: u64 = snapshot.rings.iter().map(|r| r.rx.frames).sum();
+        assert!(frames >= 207, "{mode:?}: the ring took {frames} frames");
+    }
+}
+
+#[test]
+fn shim_stats_shows_a_live_process() {
+    let Some(lab) = Lab::open() else { return };
+    let mut running = Program::new(victim::compile("subscriber", Variant::Plain), &[])
+        .on(&lab.near)
+        .mode(DEFAULTS)
+        .spawn();
+    running.wait_for("ready");
+    let pid = running.pid().to_string();
+    let watch = |args: &[&str]| Program::new(preload::tool("shim-stats"), args).run();
+    let table = watch(&["-p", &pid, "-c", "1"]).success("shim-stats");
+    assert!(table.stdout.lines().count() >= 2, "{}", table.stdout);
+    let cycles = watch(&["-p", &pid, "-c", "3", "-i", "0.05", "--json"]).success("shim-stats");
+    assert_eq!(cycles.stdout.lines().count(), 3, "{}", cycles.stdout);
+    let first: serde_json::Value = cycles
+        .stdout
+        .lines()
+        .next()
+        .and_then(|l| serde_json::from_str(l).ok())
+        .expect("one JSON document a line");
+    assert_eq!(
+        first["sockets"].as_array().map(Vec::len),
+        Some(1),
+        "{first}"
+    );
+    let _ = running.kill();
+    let gone = watch(&["-p", &pid, "-c", "1"]);
+    assert_ne!(gone.code(), 0);
+    assert!(gone.stderr.contains(&pid), "{}", gone.stderr);
+    let nobody = watch(&["-p", "999999999", "-c", "1"]);
+    assert_ne!(nobody.code(), 0);
+    assert!(nobody.stderr.contains("999999999"), "{}", nobody.stderr);
+}
+
+/// The file is its owner's alone, and goes with the process.
+#[test]
+fn the_file_is_private_and_goes_away() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Some(lab) = Lab::open() else { return };
+    let mut running = Program::new(victim::compile("subscriber", Variant::Plain), &[])
+        .on(&lab.near)
+        .mode(DEFAULTS)
+        .spawn();
+    running.wait_for("ready");
+    let path = format!("{}/vmastat.{}", stats::DIRECTORY, running.pid());
+    let mode = std::fs::metadata(&path)
+        .expect("published")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o077, 0, "{path} is open to others: {mode:o}");
+    drop(running);
+    // An ordinary end removes it.
+    let Some((_, snapshot)) = observed("counters", DEFAULTS) else {
+        return;
+    };
+    let path = format!("{}/vmastat.{}", stats::DIRECTORY, snapshot.pid);
+    assert!(!std::path::Path::new(&path).exists(), "{path} stays behind");
+}
+
+/// A transcript is also the same while somebody watches.
+#[test]
+fn reasons_do_not_disturb() {
+    Case::new("reasons").engine(0, 0).run();
+}
