@@ -183,6 +183,18 @@ stop() {
     return 1
 }
 
+# not_accelerated PID: says why no socket of the process has received by the engine; silent and status 1 if one has.
+not_accelerated() {
+    local out
+    if ! out=$("$target_dir/release/shim-stats" -p "$1" -c 1 --json 2>&1); then
+        printf 'no statistics: %s\n' "$(head -n 1 <<<"$out")"
+    elif ! grep -Eq '"accelerated":true.*"rx":\{[^}]*"packets":[1-9]' <<<"${out##*'"sockets":'}"; then
+        printf 'not accelerated: %s\n' "$(grep -Eo '"reason":"[^"]*"' <<<"$out" | head -n 1 || true)"
+    else
+        return 1
+    fi
+}
+
 # on_exit FUNCTION: runs it once, whatever ends the script.
 on_exit() {
     # shellcheck disable=SC2064 # the name is meant to be expanded now
