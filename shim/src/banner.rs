@@ -98,7 +98,7 @@ impl Lines {
     }
 }
 
-fn line(level: TraceLevel, text: &str) -> String {
+pub(crate) fn line(level: TraceLevel, text: &str) -> String {
     let word = match level {
         TraceLevel::None | TraceLevel::Panic => "PANIC",
         TraceLevel::Error => "ERROR",

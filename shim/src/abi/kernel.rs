@@ -1,0 +1,114 @@
+//! System calls that the operations make themselves, by number: they are neither our
+//! hooks nor libc's wrappers, and leave `errno` alone.
+
+use engine::error::Errno;
+use engine::sys::raw::syscall6;
+use libc::{c_int, c_long};
+use std::os::fd::RawFd;
+
+/// An int as the kernel takes it in a register.
+pub(crate) const fn arg(value: c_int) -> usize {
+    value as isize as usize
+}
+
+/// close(2).
+#[cfg(test)]
+pub(crate) fn close(fd: RawFd) -> Result<usize, Errno> {
+    // SAFETY: no memory is involved.
+    unsafe { syscall6(libc::SYS_close, [arg(fd), 0, 0, 0, 0, 0]) }
+}
+
+/// dup3(2). Without flags and with two different numbers it is dup2(2).
+pub(crate) fn dup3(old: RawFd, new: RawFd, flags: c_int) -> Result<usize, Errno> {
+    // SAFETY: no memory is involved.
+    unsafe { syscall6(libc::SYS_dup3, [arg(old), arg(new), arg(flags), 0, 0, 0]) }
+}
+
+/// fcntl(2) with a command whose argument is an integer.
+pub(crate) fn fcntl_int(fd: RawFd, command: c_int, value: usize) -> Result<usize, Errno> {
+    // SAFETY: the commands used here take an integer; no memory is involved.
+    unsafe { syscall6(libc::SYS_fcntl, [arg(fd), arg(command), value, 0, 0, 0]) }
+}
+
+/// close_range(2).
+pub(crate) fn close_range(first: u32, last: u32, flags: c_int) -> Result<usize, Errno> {
+    let args = [first as usize, last as usize, arg(flags), 0, 0, 0];
+    // SAFETY: no memory is involved.
+    unsafe { syscall6(libc::SYS_close_range, args) }
+}
+
+/// getpid(2), never from a cache.
+pub(crate) fn getpid() -> i32 {
+    // SAFETY: no memory is involved.
+    let pid = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
+    pid.ok().and_then(|p| i32::try_from(p).ok()).unwrap_or(-1)
+}
+
+/// A call with the application's own arguments.
+///
+/// # Safety
+/// The arguments are those of a libc call of the same meaning, so every pointer is as
+/// good as the application made it.
+pub(crate) unsafe fn forward(nr: c_long, args: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: passed on.
+    unsafe { syscall6(nr, args) }
+}
+
+/// Type of the file behind a descriptor (S_IFMT bits of fstat(2)).
+pub(crate) fn file_type(fd: RawFd) -> Result<u32, Errno> {
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    let args = [arg(fd), stat.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
+    // SAFETY: the kernel's struct stat of this architecture is libc's.
+    unsafe { syscall6(libc::SYS_fstat, args) }?;
+    // SAFETY: zeroed, then filled in; every pattern is valid.
+    let stat = unsafe { stat.assume_init() };
+    Ok(stat.st_mode & libc::S_IFMT)
+}
+
+/// One write(2) of the whole text; what does not fit is not repeated.
+pub(crate) fn write(fd: RawFd, text: &[u8]) -> Result<usize, Errno> {
+    let args = [
+        arg(fd),
+        text.as_ptr().expose_provenance(),
+        text.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the slice is readable for its length.
+    unsafe { syscall6(libc::SYS_write, args) }
+}
+
+/// Opens a log file for appending, close-on-exec.
+pub(crate) fn open_log(path: &std::ffi::CStr) -> Result<RawFd, Errno> {
+    let flags = libc::O_WRONLY
+        | libc::O_CREAT
+        | libc::O_TRUNC
+        | libc::O_APPEND
+        | libc::O_CLOEXEC
+        | libc::O_NOCTTY;
+    let address = path.as_ptr().expose_provenance();
+    let args = [arg(libc::AT_FDCWD), address, arg(flags), 0o644, 0, 0];
+    // SAFETY: a C string, read only during the call.
+    let fd = unsafe { syscall6(libc::SYS_openat, args) }?;
+    RawFd::try_from(fd).map_err(|_| Errno::BADF)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_come_back_and_errno_stays() {
+        super::super::set_errno(Errno(libc::EXDEV));
+        assert_eq!(close(-1), Err(Errno::BADF));
+        assert_eq!(dup3(0, 0, 0), Err(Errno::INVAL));
+        assert_eq!(fcntl_int(-1, libc::F_GETFD, 0), Err(Errno::BADF));
+        assert_eq!(file_type(-1), Err(Errno::BADF));
+        assert_eq!(getpid(), std::process::id() as i32);
+        assert_eq!(
+            std::io::Error::last_os_error().raw_os_error(),
+            Some(libc::EXDEV)
+        );
+    }
+}

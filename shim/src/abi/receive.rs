@@ -1,0 +1,251 @@
+//! One receive call: where the datagram, its sender and its control messages go.
+//!
+//! Source: linux net/socket.c (`move_addr_to_user`, `____sys_recvmsg`), net/ipv4/udp.c
+//! (`udp_recvmsg`): the payload is copied first, then the address; an error while
+//! copying has consumed the datagram.
+
+use super::kernel::{arg, forward};
+use super::send::Outgoing;
+use super::{control, encode_address, vectors};
+use engine::error::Errno;
+use engine::socket::io::{Datagram, Delivery, Receive};
+use libc::{c_int, c_void, iovec, msghdr, socklen_t};
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+use std::ptr;
+
+/// Arguments of read, readv, recv, recvfrom, recvmsg or one message of recvmmsg.
+pub(crate) struct Incoming<'a> {
+    vectors: &'a [iovec],
+    flags: c_int,
+    name: *mut c_void,
+    name_len: *mut socklen_t,
+    header: Option<&'a mut msghdr>,
+}
+
+impl<'a> Incoming<'a> {
+    /// read, readv, recv, recvfrom.
+    ///
+    /// # Safety
+    /// The vectors' buffers, `name` and `name_len` are null or valid as recvfrom(2) asks.
+    pub(crate) unsafe fn plain(
+        vectors: &'a [iovec],
+        flags: c_int,
+        name: *mut c_void,
+        name_len: *mut socklen_t,
+    ) -> Self {
+        Self {
+            vectors,
+            flags,
+            name,
+            name_len,
+            header: None,
+        }
+    }
+
+    /// recvmsg; None: the kernel refuses these arguments, let it.
+    ///
+    /// # Safety
+    /// `header` is null or valid with everything it points to, as recvmsg(2) asks.
+    pub(crate) unsafe fn message(header: *mut msghdr, flags: c_int) -> Option<Self> {
+        // SAFETY: null or valid for the call, by the caller's promise.
+        let header = unsafe { header.as_mut() }?;
+        if !header.msg_name.is_null() && header.msg_namelen > i32::MAX as u32 {
+            return None;
+        }
+        // SAFETY: by the caller's promise; the kernel takes the count as a size_t too.
+        let vectors = unsafe { vectors(header.msg_iov, header.msg_iovlen) }?;
+        let name = header.msg_name;
+        let name_len = &raw mut header.msg_namelen;
+        Some(Self {
+            vectors,
+            flags,
+            name,
+            name_len,
+            header: Some(header),
+        })
+    }
+
+    /// The call's own flags.
+    pub(crate) fn flags(&self) -> c_int {
+        self.flags
+    }
+
+    /// Copies as much of the payload as the vectors hold.
+    fn copy_payload(&self, mut payload: &[u8]) -> Result<usize, Errno> {
+        let whole = payload.len();
+        for vector in self.vectors {
+            let len = vector.iov_len.min(payload.len());
+            if len == 0 {
+                continue;
+            }
+            if vector.iov_base.is_null() {
+                return Err(Errno::FAULT);
+            }
+            let (now, later) = payload.split_at(len);
+            // SAFETY: the application's buffer, writable for iov_len bytes; the payload
+            // is the engine's memory and does not overlap it.
+            unsafe {
+                vector
+                    .iov_base
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(now.as_ptr(), len)
+            };
+            payload = later;
+        }
+        Ok(whole - payload.len())
+    }
+
+    fn put_name(&self, source: SocketAddrV4, mapped: bool) -> Result<(), Errno> {
+        if self.name.is_null() {
+            return Ok(());
+        }
+        if self.name_len.is_null() {
+            return Err(Errno::FAULT);
+        }
+        let (bytes, full) = encode_address(source, mapped);
+        // SAFETY: not null; valid by the promise at construction.
+        let room = unsafe { self.name_len.read_unaligned() };
+        let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::INVAL)?;
+        // SAFETY: writable for `room` bytes; `bytes` holds `full`.
+        unsafe {
+            self.name
+                .cast::<u8>()
+                .copy_from_nonoverlapping(bytes.as_ptr(), room.min(full))
+        };
+        // SAFETY: as above.
+        unsafe { self.name_len.write_unaligned(full as socklen_t) };
+        Ok(())
+    }
+}
+
+impl Receive for Incoming<'_> {
+    #[inline]
+    fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno> {
+        let copied = self.copy_payload(datagram.payload)?;
+        let whole = datagram.payload.len();
+        self.put_name(datagram.source, how.mapped)?;
+        if let Some(header) = &mut self.header {
+            let mut out = self.flags & libc::MSG_CMSG_CLOEXEC;
+            if copied < whole {
+                out |= libc::MSG_TRUNC;
+            }
+            let mut used = 0;
+            if how.wanted != 0 {
+                // SAFETY: the caller's control buffer, valid by the promise at construction.
+                let mut writer =
+                    unsafe { control::Writer::new(header.msg_control, header.msg_controllen) };
+                writer.put_all(datagram, how);
+                used = writer.used();
+                if writer.truncated {
+                    out |= libc::MSG_CTRUNC;
+                }
+            }
+            header.msg_flags = out;
+            header.msg_controllen = used;
+        }
+        Ok(if self.flags & libc::MSG_TRUNC != 0 {
+            whole
+        } else {
+            copied
+        })
+    }
+
+    fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno> {
+        let flags = arg(self.flags | extra);
+        if let Some(header) = &mut self.header {
+            let header = ptr::from_mut::<msghdr>(header).expose_provenance();
+            // SAFETY: the application's recvmsg arguments.
+            return unsafe { forward(libc::SYS_recvmsg, [arg(fd), header, flags, 0, 0, 0]) };
+        }
+        if let [one] = self.vectors {
+            let args = [
+                arg(fd),
+                one.iov_base.expose_provenance(),
+                one.iov_len,
+                flags,
+                self.name.expose_provenance(),
+                self.name_len.expose_provenance(),
+            ];
+            // SAFETY: the application's recvfrom arguments.
+            return unsafe { forward(libc::SYS_recvfrom, args) };
+        }
+        // readv
+        let mut header = super::send::empty_header();
+        header.msg_iov = self.vectors.as_ptr().cast_mut();
+        header.msg_iovlen = self.vectors.len();
+        let address = (&raw mut header).expose_provenance();
+        // SAFETY: a header of our own around the application's vectors.
+        unsafe { forward(libc::SYS_recvmsg, [arg(fd), address, flags, 0, 0, 0]) }
+    }
+}
+
+/// The vector of a recvmmsg or sendmmsg.
+pub(crate) struct Many<'a>(&'a mut [libc::mmsghdr]);
+
+impl<'a> Many<'a> {
+    /// None: the kernel answers.
+    ///
+    /// # Safety
+    /// `messages` is null or valid for `count` elements with all that they point to, as
+    /// recvmmsg(2) or sendmmsg(2) asks, for `'a`.
+    pub(crate) unsafe fn new(messages: *mut libc::mmsghdr, count: libc::c_uint) -> Option<Self> {
+        if messages.is_null() || !messages.is_aligned() {
+            return None;
+        }
+        // SAFETY: not null, aligned, valid for `count` elements.
+        Some(Self(unsafe {
+            std::slice::from_raw_parts_mut(messages, count as usize)
+        }))
+    }
+
+    /// How many messages there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Their headers.
+    pub(crate) fn headers(&self) -> impl Iterator<Item = &msghdr> {
+        self.0.iter().map(|message| &message.msg_hdr)
+    }
+
+    /// The receive call of one message; None: the kernel refuses its header.
+    pub(crate) fn incoming(&mut self, index: usize, flags: c_int) -> Option<Incoming<'_>> {
+        let header = &raw mut self.0.get_mut(index)?.msg_hdr;
+        // SAFETY: by the promise at construction.
+        unsafe { Incoming::message(header, flags) }
+    }
+
+    /// The send call of one message; None: the kernel answers.
+    pub(crate) fn outgoing(&self, index: usize, flags: c_int) -> Option<Outgoing<'_>> {
+        let header = &raw const self.0.get(index)?.msg_hdr;
+        // SAFETY: by the promise at construction.
+        unsafe { Outgoing::message(header, flags) }
+    }
+
+    /// The kernel's sendmsg of one message.
+    pub(crate) fn kernel_send(
+        &self,
+        index: usize,
+        fd: RawFd,
+        flags: c_int,
+    ) -> Result<usize, Errno> {
+        let header = self
+            .0
+            .get(index)
+            .map_or(ptr::null(), |m| &raw const m.msg_hdr);
+        let args = [arg(fd), header.expose_provenance(), arg(flags), 0, 0, 0];
+        // SAFETY: the application's sendmsg arguments, by the promise at construction.
+        unsafe { forward(libc::SYS_sendmsg, args) }
+    }
+
+    /// Writes `msg_len`.
+    pub(crate) fn set_len(&mut self, index: usize, len: usize) {
+        if let Some(message) = self.0.get_mut(index) {
+            message.msg_len = libc::c_uint::try_from(len).unwrap_or(libc::c_uint::MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! One core for receive, one for send; the multi-message calls are loops around them.
+//!
+//! Source: linux net/socket.c (`do_recvmmsg`, `__sys_sendmmsg`).
+
+use super::fd::purge;
+use crate::FDS;
+use crate::abi::MAX_VECTORS;
+use crate::abi::receive::{Incoming, Many};
+use crate::abi::send::Outgoing;
+use crate::fdtable::Held;
+use crate::verdict::Verdict;
+use engine::clock;
+use engine::error::Errno;
+use engine::ready::Object;
+use engine::socket::UdpSocket;
+use engine::socket::io::Sent;
+use libc::c_int;
+use std::os::fd::RawFd;
+
+fn receive_from(socket: &UdpSocket, fd: RawFd, call: &mut Incoming<'_>) -> Result<usize, Errno> {
+    let flags = call.flags();
+    socket.recv(fd, call, flags)
+}
+
+/// The number names something else now: it was closed and used again by calls that pass
+/// no hook. It is not ours any more.
+#[cold]
+fn forget(fd: RawFd) -> Verdict {
+    purge(fd);
+    Verdict::PassThrough
+}
+
+/// read, readv, recv, recvfrom, recvmsg.
+#[inline]
+pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
+    let Some(mut call) = call else {
+        return Verdict::PassThrough;
+    };
+    let result = match FDS.get(fd).as_deref() {
+        Some(Held {
+            object: Object::Udp(socket),
+            ..
+        }) => receive_from(socket, fd, &mut call),
+        _ => return Verdict::PassThrough,
+    };
+    match result {
+        Err(Errno(libc::ENOTSOCK)) => forget(fd),
+        result => result.into(),
+    }
+}
+
+/// recvmmsg. `timeout` is in nanoseconds and becomes what is left of it. It is looked at
+/// only after a datagram, as Linux does; an error after the first message ends the call
+/// with the count.
+pub(crate) fn receive_many(
+    fd: RawFd,
+    messages: &mut Many<'_>,
+    flags: c_int,
+    timeout: &mut Option<u64>,
+) -> Verdict {
+    let found = FDS.get(fd);
+    let Some(Held {
+        object: Object::Udp(socket),
+        ..
+    }) = found.as_deref()
+    else {
+        return Verdict::PassThrough;
+    };
+    let start = if timeout.is_some() {
+        clock::monotonic()
+    } else {
+        0
+    };
+    let end = timeout.map(|t| start.saturating_add(t));
+    let mut now_flags = flags & !libc::MSG_WAITFORONE;
+    let mut done = 0;
+    while done < messages.count() {
+        let result = match messages.incoming(done, now_flags) {
+            Some(mut call) => receive_from(socket, fd, &mut call),
+            // The first header's fault is the call's; the kernel names it.
+            None if done == 0 => return Verdict::PassThrough,
+            None => break,
+        };
+        match result {
+            Ok(len) => messages.set_len(done, len),
+            Err(errno) if done == 0 => return Verdict::Failed(errno),
+            Err(_) => break,
+        }
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            now_flags |= libc::MSG_DONTWAIT;
+        }
+        if let Some(end) = end {
+            let left = end.saturating_sub(clock::monotonic());
+            *timeout = Some(left);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+    Verdict::Handled(done)
+}
+
+#[inline]
+fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, Errno>> {
+    let Object::Udp(socket) = &held.object else {
+        return None;
+    };
+    let to = call.destination(held.v6);
+    Some(
+        match socket.send(fd, to, call.payload(), call.control(), call.flags()) {
+            Sent::Done(count) => Ok(count),
+            Sent::Failed(errno) => Err(errno),
+            Sent::Kernel => {
+                let result = call.kernel(fd);
+                socket.kernel_sent(result);
+                result
+            }
+        },
+    )
+}
+
+/// write, writev, send, sendto, sendmsg. `None`: arguments that the kernel answers.
+#[inline]
+pub(crate) fn send(fd: RawFd, call: Option<Outgoing<'_>>) -> Verdict {
+    let (Some(call), Some(held)) = (call, FDS.get(fd)) else {
+        return Verdict::PassThrough;
+    };
+    match send_on(&held, fd, &call) {
+        Some(Err(Errno(libc::ENOTSOCK))) => forget(fd),
+        Some(result) => result.into(),
+        None => Verdict::PassThrough,
+    }
+}
+
+/// sendmmsg: the first error is the call's, a later one only ends it.
+pub(crate) fn send_many(fd: RawFd, messages: &mut Many<'_>, flags: c_int) -> Verdict {
+    let found = FDS.get(fd);
+    let Some(
+        held @ Held {
+            object: Object::Udp(socket),
+            ..
+        },
+    ) = found.as_deref()
+    else {
+        return Verdict::PassThrough;
+    };
+    let count = messages.count().min(MAX_VECTORS);
+    for index in 0..count {
+        let sent = match messages.outgoing(index, flags) {
+            Some(call) => send_on(held, fd, &call),
+            None => None,
+        };
+        let result = sent.unwrap_or_else(|| {
+            let result = messages.kernel_send(index, fd, flags);
+            socket.kernel_sent(result);
+            result
+        });
+        match result {
+            Ok(len) => messages.set_len(index, len),
+            Err(errno) if index == 0 => return Verdict::Failed(errno),
+            Err(_) => return Verdict::Handled(index),
+        }
+    }
+    Verdict::Handled(count)
+}
