@@ -11,7 +11,7 @@ use crate::net::{Interface, LinkKind};
 /// The reason why not.
 pub fn usable(config: &Config, interface: &Interface) -> Result<(), Reason> {
     let named = config.interfaces();
-    let is_named = named.iter().any(|n| *n == interface.name);
+    let is_named = named.contains(&interface.name);
     if !named.is_empty() && !is_named {
         return Err(Reason::NotNamed);
     }

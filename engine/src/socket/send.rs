@@ -199,10 +199,11 @@ impl UdpSocket {
         // Read before resolving: a change meanwhile makes the entry stale, not wrong.
         let generation = self.core.generation();
         let route = self.core.resolve(self, key);
-        if let Some(mut cache) = self.tx.lock() {
-            if cache.find(key, generation).is_none() && cache.generation == generation {
-                cache.remember(*key, route);
-            }
+        if let Some(mut cache) = self.tx.lock()
+            && cache.find(key, generation).is_none()
+            && cache.generation == generation
+        {
+            cache.remember(*key, route);
         }
     }
 

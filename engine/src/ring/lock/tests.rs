@@ -9,7 +9,7 @@ fn hammer(threads: usize, rounds: u64) -> u64 {
             std::thread::spawn(move || {
                 for round in 0..rounds {
                     // Some by trying, some by waiting.
-                    if (round + i as u64) % 3 == 0 {
+                    if (round + i as u64).is_multiple_of(3) {
                         loop {
                             if let Some(mut g) = lock.try_lock() {
                                 *g += 1;
