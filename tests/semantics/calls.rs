@@ -58,6 +58,11 @@ engine! {
     shutdown rx 1 tx 0;
     pktinfo rx 7 tx 1;
     slow_reader rx 6 tx 0;
+    autobind rx 2 tx 1;
+    cork rx 0 tx 1;
+    own_gso rx 0 tx 0;
+    cancel rx 3 tx 0;
+    in_handler rx 5 tx 4;
 }
 
 #[test]

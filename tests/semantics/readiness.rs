@@ -21,6 +21,7 @@ engine! {
     epoll_arguments rx 0 tx 0;
     epoll_error rx 1 tx 0;
     epoll_ctl_thread rx 0 tx 0;
+    epoll_exclusive rx 50 tx 0;
     select_sleep rx 1 tx 0;
     select_bits rx 0 tx 0;
 }
