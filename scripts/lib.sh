@@ -105,6 +105,7 @@ enter_lab_privileges() {
 # lab_up NAME [MTU]: sets host_a and host_b, the command prefixes that run something on a host.
 lab_up() {
     local name=$1 mtu=${2:-1500} side
+    lab_sweep
     lab_names "$name"
     ip netns add "$name-a"
     ip netns add "$name-b"
@@ -155,6 +156,16 @@ lab_down() {
             [[ $pid == "$$" ]] || kill -KILL "$pid" 2>/dev/null || true
         done
         ip netns del "$name-$side" 2>/dev/null || true
+    done
+}
+
+# lab_sweep: removes what a killed script has left (no trap sees SIGKILL): labs named after a process that is gone.
+lab_sweep() {
+    local path owner
+    for path in /run/netns/shim-run-*-a; do
+        owner=${path#/run/netns/shim-run-} owner=${owner%-a}
+        [[ $owner =~ ^[0-9]+$ && ! -e /proc/$owner ]] || continue
+        lab_down "shim-run-$owner"
     done
 }
 
