@@ -90,14 +90,14 @@ readonly lab_ip_a=10.77.1.1 lab_ip_b=10.77.1.2 lab_group=239.77.1.1
 enter_lab_privileges() {
     local userns=(unshare --user --map-root-user --net --mount)
     if [[ $(id -u) == 0 ]]; then
-        [[ -n ${SHIM_LAB_USERNS:-} ]] || return 0
+        [[ -n ${LAB_USERNS:-} ]] || return 0
         mkdir -p /run/netns 2>/dev/null && [[ -w /run/netns ]] && mount -t tmpfs tmpfs /run/netns ||
             { mount -t tmpfs tmpfs /run && mkdir /run/netns; } || die "cannot mount in the user namespace"
         return 0
     fi
     if "${userns[@]}" true 2>/dev/null; then
         say "plain user: the two hosts live in a user namespace"
-        SHIM_LAB_USERNS=1 exec "${userns[@]}" "$@"
+        LAB_USERNS=1 exec "${userns[@]}" "$@"
     fi
     die "plain user, and this system allows no user namespaces: run it as root"
 }
@@ -122,7 +122,7 @@ lab_up() {
 
 # lab_names NAME: the prefixes alone, for hosts that are there already.
 lab_names() {
-    if [[ -n ${SHIM_LAB_USERNS:-} ]]; then
+    if [[ -n ${LAB_USERNS:-} ]]; then
         # `ip netns exec` mounts a fresh /sys, which a user namespace may not allow.
         host_a=(nsenter "--net=/run/netns/$1-a")
         host_b=(nsenter "--net=/run/netns/$1-b")
