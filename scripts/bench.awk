@@ -58,8 +58,8 @@ function target(c, what, ratio, limit, at_least,    met) {
     ratios[++ratio_count] = sprintf("{\"case\": \"%s\", \"ratio\": \"%s\", \"value\": %.3f, \"target\": %.2f, \"met\": %s}", \
         c, what, ratio, limit, met ? "true" : "false")
     printf "  %-44s %7.2f   target %s %.2f   %s\n", what, ratio, at_least ? ">=" : "<=", limit, met ? "met" : "MISSED"
-    if (!met) missed[++misses] = sprintf("%s: %s is %.2f, target %s %.2f: short by %.0f %%", c, what, ratio, \
-        at_least ? "at least" : "at most", limit, at_least ? (1 - ratio / limit) * 100 : (ratio / limit - 1) * 100)
+    if (!met) missed[++misses] = sprintf("%s: %s is %.2f, target %s %.2f: %s by %.0f %%", c, what, ratio, \
+        at_least ? "at least" : "at most", limit, at_least ? "short" : "over", at_least ? (1 - ratio / limit) * 100 : (ratio / limit - 1) * 100)
 }
 
 function over(a, b) { return a > 0 && b > 0 ? a / b : -1 }
