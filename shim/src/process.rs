@@ -3,6 +3,8 @@
 //! - **fork** (also inside daemon(3) and forkpty(3)): handlers registered with
 //!   pthread_atfork when the library is loaded. The child's engine is told; its sockets
 //!   are given back at first use.
+//! - **daemon**: the parent goes at once, and with it the engine that the sockets are
+//!   on. They go back to the kernel before that, so that nothing falls in between.
 //! - **vfork, posix_spawn, clone(CLONE_VM)**: the child shares our memory but has its own
 //!   descriptors. It is known by its pid, which is not the remembered one. There, what
 //!   would change our tables is left to the kernel alone. vfork itself needs no hook:
@@ -83,6 +85,18 @@ pub(crate) fn before_exec() {
         let flags = kernel::fcntl_int(fd, libc::F_GETFD, 0).unwrap_or(0);
         if flags & libc::FD_CLOEXEC as usize == 0 {
             hand_over(held);
+        }
+    });
+}
+
+/// Before daemon: the process that serves the sockets is about to end.
+pub(crate) fn before_daemon() {
+    if FDS.is_empty() || !is_own() {
+        return;
+    }
+    FDS.for_each(|_, held| {
+        if let Object::Udp(socket) = &held.object {
+            socket.hand_back(Reason::Forked);
         }
     });
 }

@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 const ANNOUNCED: &std::ffi::CStr = c"LIBSHIM_ANNOUNCED";
 
 const STDERR: RawFd = 2;
+/// Numbers below this are the program's.
+const LOWEST_OWN: usize = 64;
 
 /// Hooks pass everything through.
 const UNLOADED: u8 = 0;
@@ -43,6 +45,8 @@ static CONFIG: OnceCell<Arc<Config>> = OnceCell::new();
 static ENGINE: OnceCell<Arc<Stack>> = OnceCell::new();
 /// Where lines go: nowhere, stderr (until the engine starts), our own copy, the log file.
 static LOG: AtomicI32 = AtomicI32::new(-1);
+/// What number 2 named when it was last trusted, for when LOG is that number itself.
+static STDERR_IDENTITY: OnceCell<(u64, u64)> = OnceCell::new();
 
 /// Step one, by the constructor.
 pub(crate) fn load() {
@@ -54,7 +58,7 @@ pub(crate) fn load() {
     if !may_speak(STDERR) || !config.text(Opt::LogFile).is_empty() {
         return;
     }
-    LOG.store(STDERR, Ordering::Relaxed);
+    log_to_stderr();
     let fresh = process::environment(ANNOUNCED).is_none();
     speak(config, fresh, &warnings);
     if fresh && level >= TraceLevel::Info {
@@ -87,14 +91,22 @@ fn speak(config: &Config, fresh: bool, warnings: &[config::Warning]) {
     }
 }
 
-/// False if there is no stderr, or if a write to it would be a message on a socket.
+/// False if there is no such descriptor, or if a write to it would be a message on a socket.
 fn may_speak(fd: RawFd) -> bool {
     kernel::file_type(fd).is_ok_and(|kind| kind != libc::S_IFSOCK)
 }
 
+fn log_to_stderr() {
+    if let Some(identity) = kernel::identity(STDERR) {
+        let _ = STDERR_IDENTITY.set(identity);
+        LOG.store(STDERR, Ordering::Relaxed);
+    }
+}
+
 fn emit(text: &[u8]) {
     let fd = LOG.load(Ordering::Relaxed);
-    if fd >= 0 {
+    // Only our own numbers are certain to be what they were.
+    if fd >= 0 && (fd != STDERR || kernel::identity(STDERR) == STDERR_IDENTITY.get().copied()) {
         let _ = kernel::write(fd, text);
     }
 }
@@ -158,24 +170,27 @@ fn start() {
     STATE.store(RUNNING, Ordering::Release);
 }
 
-/// The log's own descriptor: number 2 may be closed and become anything later.
+/// The log's own descriptor: number 2 may be closed and become anything later. Where our
+/// copy would take a number that the program expects to get, number 2 is used as long as
+/// it is what it was.
 fn open_log(config: &Config) {
     let name = config.text(Opt::LogFile);
     let opened = if name.is_empty() {
         if !may_speak(STDERR) {
             return;
         }
-        kernel::fcntl_int(STDERR, libc::F_DUPFD_CLOEXEC, 3)
-            .ok()
-            .and_then(|fd| RawFd::try_from(fd).ok())
+        kernel::duplicate_from(STDERR, LOWEST_OWN)
     } else {
         let name = config::expand_pid(name, std::process::id());
         CString::new(name)
             .ok()
-            .and_then(|name| kernel::open_log(&name).ok())
+            .and_then(|name| kernel::open_log(&name))
     };
-    let Some(fd) = opened else { return };
-    LOG.store(move_high(fd), Ordering::Relaxed);
+    match opened.map(move_high) {
+        Some(fd) => LOG.store(fd, Ordering::Relaxed),
+        None if name.is_empty() => log_to_stderr(),
+        None => return,
+    }
     log::set_max_level(config.trace_level().filter());
     let _ = log::set_logger(&LineLog);
     if !name.is_empty() {

@@ -2,14 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-/// The library that this test run built: beside the test programs' directory.
+/// The library that this test run built. Cargo does not copy it out of `deps` for tests.
 fn library() -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let profile = program.parent().and_then(Path::parent).unwrap();
-    profile.join("libshim.so")
+    program.with_file_name("libshim.so")
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -54,15 +54,46 @@ pub(crate) unsafe fn forward(nr: c_long, args: [usize; 6]) -> Result<usize, Errn
     unsafe { syscall6(nr, args) }
 }
 
-/// Type of the file behind a descriptor (S_IFMT bits of fstat(2)).
-pub(crate) fn file_type(fd: RawFd) -> Result<u32, Errno> {
+fn stat(fd: RawFd) -> Result<libc::stat, Errno> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     let args = [arg(fd), stat.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
     // SAFETY: the kernel's struct stat of this architecture is libc's.
     unsafe { syscall6(libc::SYS_fstat, args) }?;
     // SAFETY: zeroed, then filled in; every pattern is valid.
+    Ok(unsafe { stat.assume_init() })
+}
+
+/// Type of the file behind a descriptor (S_IFMT bits of fstat(2)).
+pub(crate) fn file_type(fd: RawFd) -> Result<u32, Errno> {
+    Ok(stat(fd)?.st_mode & libc::S_IFMT)
+}
+
+/// Device and inode of the file behind a descriptor.
+pub(crate) fn identity(fd: RawFd) -> Option<(u64, u64)> {
+    stat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// A copy with a number of at least `lowest`, close-on-exec.
+pub(crate) fn duplicate_from(fd: RawFd, lowest: usize) -> Option<RawFd> {
+    let made = fcntl_int(fd, libc::F_DUPFD_CLOEXEC, lowest).ok()?;
+    RawFd::try_from(made).ok()
+}
+
+/// True if the process has at most two threads, by the links of its task directory
+/// (proc(5): one for each, and two of the directory itself).
+pub(crate) fn at_most_two_threads() -> bool {
+    let path = c"/proc/self/task";
+    let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    let address = stat.as_mut_ptr().expose_provenance();
+    let path = path.as_ptr().expose_provenance();
+    let args = [arg(libc::AT_FDCWD), path, address, 0, 0, 0];
+    // SAFETY: a C string, and the kernel's struct stat of this architecture.
+    if unsafe { syscall6(libc::SYS_newfstatat, args) }.is_err() {
+        return false;
+    }
+    // SAFETY: zeroed, then filled in; every pattern is valid.
     let stat = unsafe { stat.assume_init() };
-    Ok(stat.st_mode & libc::S_IFMT)
+    stat.st_nlink <= 2 + 2
 }
 
 /// One write(2) of the whole text; what does not fit is not repeated.
@@ -80,7 +111,7 @@ pub(crate) fn write(fd: RawFd, text: &[u8]) -> Result<usize, Errno> {
 }
 
 /// Opens a log file for appending, close-on-exec.
-pub(crate) fn open_log(path: &std::ffi::CStr) -> Result<RawFd, Errno> {
+pub(crate) fn open_log(path: &std::ffi::CStr) -> Option<RawFd> {
     let flags = libc::O_WRONLY
         | libc::O_CREAT
         | libc::O_TRUNC
@@ -90,13 +121,26 @@ pub(crate) fn open_log(path: &std::ffi::CStr) -> Result<RawFd, Errno> {
     let address = path.as_ptr().expose_provenance();
     let args = [arg(libc::AT_FDCWD), address, arg(flags), 0o644, 0, 0];
     // SAFETY: a C string, read only during the call.
-    let fd = unsafe { syscall6(libc::SYS_openat, args) }?;
-    RawFd::try_from(fd).map_err(|_| Errno::BADF)
+    let fd = unsafe { syscall6(libc::SYS_openat, args) }.ok()?;
+    RawFd::try_from(fd).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_counted() {
+        let (done, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| wait.lock().unwrap().recv());
+            }
+            assert!(!at_most_two_threads());
+            drop(done);
+        });
+    }
 
     #[test]
     fn errors_come_back_and_errno_stays() {

@@ -1,4 +1,4 @@
-//! fork and the exec family.
+//! fork, daemon and the exec family.
 
 use super::hooks;
 use crate::process::{self, Strings};
@@ -13,6 +13,14 @@ redhook::hook! {
             process::after_fork();
         }
         pid
+    }
+}
+
+redhook::hook! {
+    unsafe fn daemon(nochdir: c_int, noclose: c_int) -> c_int => shim_daemon {
+        process::before_daemon();
+        // SAFETY: no memory is involved.
+        unsafe { redhook::real!(daemon)(nochdir, noclose) }
     }
 }
 

@@ -200,13 +200,20 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
         return Verdict::PassThrough;
     }
     let inside = |fd: RawFd| (first..=last).contains(&fd.cast_unsigned());
+    let mut flags = flags;
     if flags_bits & libc::CLOSE_RANGE_UNSHARE != 0 {
-        // Other threads may keep the numbers that this one loses: the kernel serves both.
-        FDS.for_each(|fd, held| {
-            if inside(fd) {
-                process::hand_over(held);
-            }
-        });
+        if kernel::at_most_two_threads() {
+            // One is the engine's, which would keep the sockets open. A program with one
+            // thread has nobody to share with, so for it the flag means nothing.
+            flags = 0;
+        } else {
+            // Other threads keep the numbers that this one loses: the kernel serves both.
+            FDS.for_each(|fd, held| {
+                if inside(fd) {
+                    process::hand_over(held);
+                }
+            });
+        }
     }
     FDS.for_each(|fd, _| {
         if inside(fd) {
