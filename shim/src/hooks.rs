@@ -12,6 +12,7 @@
 mod fd;
 mod process;
 mod ready;
+mod signal;
 mod socket;
 mod transfer;
 
@@ -51,6 +52,7 @@ extern "C" fn load() {
     ready::resolve();
     socket::resolve();
     process::resolve();
+    signal::resolve();
     crate::startup::load();
 }
 

@@ -147,6 +147,15 @@ pub fn substitute(signal: i32, handler: usize, flags: i32) -> Option<usize> {
     })
 }
 
+/// After a libc function that chose the flags itself (signal, siginterrupt): takes the
+/// kernel's word for them.
+pub fn refresh_flags(signal: i32) {
+    let mut now = Action::default();
+    if (1..SIGNALS as i32).contains(&signal) && rt_sigaction(signal, None, &mut now).is_ok() {
+        FLAGS[signal as usize].store(now.flags, Ordering::Relaxed);
+    }
+}
+
 /// The program's handler of a signal as it stands before [`substitute`].
 #[must_use]
 pub fn program_handler(signal: i32) -> usize {
