@@ -31,7 +31,7 @@ fn names_version_command_and_interface() {
             .any(|l| l.contains("Cmd Line: ") && l.contains("recvfrom"))
     );
     // One line when the first socket is accelerated: interface, backend, why.
-    let accelerated = format!("Interface {LINK} is accelerated by packet: ");
+    let accelerated = format!("nterface {LINK}: accelerated by packet (");
     assert_eq!(count(&accelerated), 1, "{}", run.stderr);
     assert!(!run.stdout.contains("VMA"), "{}", run.stdout);
 }

@@ -42,7 +42,7 @@ fn exports() {
         "epoll_wait",
         "__poll_chk",
         "fcntl64",
-        "vfork",
+        "fork",
     ] {
         assert!(defined.contains(name), "{name} is not exported");
     }

@@ -132,6 +132,7 @@ fn the_file_is_private_and_goes_away() {
         .mode();
     assert_eq!(mode & 0o077, 0, "{path} is open to others: {mode:o}");
     drop(running);
+    drop(lab);
     // An ordinary end removes it.
     let Some((_, snapshot)) = observed("counters", DEFAULTS) else {
         return;

@@ -133,6 +133,7 @@ fn mistakes_in_the_configuration() {
         let told = run
             .stderr
             .lines()
+            .filter(|l| l.contains("WARNING"))
             .filter(|l| {
                 l.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                     .any(|w| w == name)

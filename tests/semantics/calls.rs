@@ -40,7 +40,7 @@ engine! {
     nonblock rx 2 tx 0;
     zero_length rx 4 tx 4;
     fionread rx 2 tx 0;
-    too_big rx 0 tx 2;
+    too_big rx 0 tx 1;
     rcvtimeo rx 2 tx 0;
     eintr rx 2 tx 0;
     recvmmsg rx 11 tx 0;
@@ -54,8 +54,6 @@ engine! {
     dualstack rx 3 tx 2;
     dup rx 7 tx 1;
     bad_arguments rx 1 tx 0;
-    options rx 1 tx 0;
-    shutdown rx 1 tx 0;
     pktinfo rx 7 tx 1;
     slow_reader rx 6 tx 0;
     autobind rx 2 tx 1;
@@ -78,6 +76,24 @@ fn own_filter() {
 #[test]
 fn bind_conflict() {
     Case::new("bind_conflict").kernel(Reason::SharedPort).run();
+}
+
+/// It sets SO_REUSEADDR and SO_REUSEPORT among the others.
+#[test]
+fn options() {
+    Case::new("options").kernel(Reason::SharedPort).run();
+}
+
+#[test]
+fn shutdown() {
+    Case::new("shutdown").kernel(Reason::Option).run();
+}
+
+#[test]
+#[ignore = "not there yet: the engine follows the program's pointers in user space, where a wild \
+            one is SIGSEGV and not EFAULT"]
+fn wild_pointers() {
+    Case::new("wild_pointers").engine(0, 0).run();
 }
 
 #[test]

@@ -13,6 +13,7 @@
 use crate::netns::{self, Netns};
 use crate::require;
 use rustix::fs::{FlockOperation, flock};
+use std::cell::Cell;
 use std::fs::File;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +29,9 @@ pub const LINK: &str = "veth0";
 
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+thread_local! {
+    static HELD: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Exclusive use of the machine's cores: within this process and between the
 /// test binaries.
@@ -45,6 +49,7 @@ impl Turn {
     /// When the lock file cannot be made.
     #[must_use]
     pub fn take() -> Self {
+        assert!(!HELD.replace(true), "this test holds a lab already");
         let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let path = std::env::temp_dir().join("shim-tests.lock");
         let file = File::options()
@@ -58,6 +63,12 @@ impl Turn {
             _file: file,
             _guard: guard,
         }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        HELD.set(false);
     }
 }
 

@@ -1,10 +1,10 @@
-/* Wrong arguments: the errors are Linux's. */
+/* Wrong arguments: the errors are Linux's. Null pointers here; wilder ones in wild_pointers. */
 #include "common.h"
 
 int main(void)
 {
 	char data[16] = "data";
-	void *volatile nowhere = (void *)8;
+	void *volatile nowhere = NULL;
 	struct iovec io = {data, 4}, bad = {nowhere, 4};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1}, b = {.msg_iov = &bad, .msg_iovlen = 1};
 	begin(10);

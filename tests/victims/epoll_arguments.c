@@ -3,7 +3,7 @@
 
 int main(void)
 {
-	void *volatile nowhere = (void *)8;
+	void *volatile nowhere = NULL;
 	int p[2];
 	begin(10);
 	peer_start();

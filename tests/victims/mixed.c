@@ -1,5 +1,5 @@
-/* One wait over an accelerated socket, a pipe, an eventfd, a timerfd and TCP, by the call that
- * argv[1] names: each wakes it alone, and all together are reported together. */
+/* One wait over a UDP socket, a pipe, an eventfd, a timerfd and TCP, by the call that argv[1]
+ * names: each wakes it alone, and of several ready ones each is reported within a few calls. */
 #include "common.h"
 
 enum { UDP, PIPE, EVENT, TIMER, TCP, KINDS };
@@ -17,7 +17,7 @@ static unsigned by_select(int ms)
 		FD_SET(fds[i], &set);
 		top = fds[i] > top ? fds[i] : top;
 	}
-	CALL(select(top + 1, &set, NULL, NULL, ms < 0 ? NULL : &t));
+	MUST(select(top + 1, &set, NULL, NULL, ms < 0 ? NULL : &t));
 	for (int i = 0; i < KINDS; i++)
 		ready |= FD_ISSET(fds[i], &set) ? 1U << i : 0;
 	return ready;
@@ -29,7 +29,7 @@ static unsigned by_poll(int ms)
 	unsigned ready = 0;
 	for (int i = 0; i < KINDS; i++)
 		p[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
-	CALL(poll(p, KINDS, ms));
+	MUST(poll(p, KINDS, ms));
 	for (int i = 0; i < KINDS; i++)
 		ready |= p[i].revents == POLLIN ? 1U << i : 0;
 	return ready;
@@ -39,7 +39,7 @@ static unsigned by_epoll(int ms)
 {
 	struct epoll_event e[KINDS];
 	unsigned ready = 0;
-	long n = CALL(epoll_wait(ep, e, KINDS, ms));
+	long n = MUST(epoll_wait(ep, e, KINDS, ms));
 	for (long i = 0; i < n; i++)
 		ready |= 1U << e[i].data.u32;
 	return ready;
@@ -47,9 +47,15 @@ static unsigned by_epoll(int ms)
 
 static unsigned (*look)(int);
 
-static void show(int ms)
+/* A call may report some of what is ready (POSIX does not say which), but nothing else, and none
+ * may be kept back for long. */
+static void show(int ms, unsigned expected)
 {
-	unsigned ready = look(ms);
+	unsigned ready = 0;
+	int calls = 0;
+	do
+		ready |= look(ms);
+	while (++calls < 60 && (ready & expected) != expected);
 	printf("  ready:");
 	for (int i = 0; i < KINDS; i++)
 		if (ready & 1U << i)
@@ -111,25 +117,27 @@ int main(int argc, char **argv)
 		struct epoll_event e = {.events = EPOLLIN, .data.u32 = (unsigned)i};
 		MUST(epoll_ctl(ep, EPOLL_CTL_ADD, fds[i], &e));
 	}
-	show(0);
+	show(0, 0);
 	int64_t start = now_us();
-	show(40);
+	show(40, 0);
 	say_took(start, 40, 1000);
 	for (int i = 0; i < KINDS; i++) {
 		pthread_t t;
 		pthread_create(&t, NULL, later, (void *)(intptr_t)i);
-		show(5000);
+		show(5000, 1U << i);
 		pthread_join(t, NULL);
 		drain(i);
-		show(0);
+		show(0, 0);
 	}
 	for (int i = 0; i < KINDS; i++)
 		provoke(i);
 	sleep_ms(30);
-	show(0);
+	unsigned all = (1U << KINDS) - 1;
+	show(0, all);
 	for (int i = 0; i < KINDS; i++) {
 		drain(i);
-		show(i == KINDS - 1 ? 0 : 1000);
+		all &= ~(1U << i);
+		show(all ? 1000 : 0, all);
 	}
 	report();
 	return done();
