@@ -55,6 +55,13 @@ pub fn mode() -> ThreadMode {
     }
 }
 
+/// Only one thread of the program uses the data path.
+#[inline]
+#[must_use]
+pub fn is_single() -> bool {
+    MODE.load(Ordering::Relaxed) == SINGLE
+}
+
 /// How often single mode was left because a second thread came.
 #[must_use]
 pub fn switches() -> u64 {

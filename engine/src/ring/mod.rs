@@ -9,6 +9,6 @@ mod lock;
 mod queue;
 mod spin;
 
-pub use lock::{Guard, Lock, Visit, mode, set_mode, switches, visit};
+pub use lock::{Guard, Lock, Visit, is_single, mode, set_mode, switches, visit};
 pub use queue::{Queue, Record};
 pub use spin::{Limit, Spin, Turn};

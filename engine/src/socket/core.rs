@@ -380,11 +380,11 @@ impl Core {
         if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
             return None;
         }
+        let options = key.control.unwrap_or_default();
         let multicast = dst.is_multicast();
         let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
-        let mut source = key.control.source.filter(|s| !s.is_unspecified()).or(bound);
-        let mut oif = key
-            .control
+        let mut source = options.source.filter(|s| !s.is_unspecified()).or(bound);
+        let mut oif = options
             .ifindex
             .filter(|i| *i != 0)
             .unwrap_or(control.device);
@@ -398,7 +398,7 @@ impl Core {
         } else if oif == 0 {
             oif = control.unicast_if;
         }
-        let tos = key.control.tos.unwrap_or(control.tos);
+        let tos = options.tos.unwrap_or(control.tos);
         let route = self
             .ask_route(&RouteQuery {
                 src: source,
@@ -410,7 +410,7 @@ impl Core {
                 ..RouteQuery::to(dst)
             })
             .ok()?;
-        let ttl = match (key.control.ttl, multicast) {
+        let ttl = match (options.ttl, multicast) {
             (Some(ttl), _) => ttl,
             (None, true) => control.multicast_ttl,
             (None, false) => control.ttl,
@@ -572,6 +572,7 @@ impl Core {
         ring.with(|state| {
             state.locals = locals;
             state.groups = groups;
+            ring.forget_source();
         });
     }
 

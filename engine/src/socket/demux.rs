@@ -4,6 +4,7 @@
 //! Pure: a [`Demux`] is an immutable picture that the control plane replaces as a whole.
 
 use super::groups::Groups;
+use crate::ring::Record;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
@@ -39,28 +40,17 @@ pub struct Entry<T> {
     pub wants: Arc<Wants>,
 }
 
-/// What is asked for each datagram.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Sender.
-    pub source: SocketAddrV4,
-    /// Receiver of the headers.
-    pub destination: SocketAddrV4,
-    /// Interface it came in by.
-    pub ifindex: u32,
-    /// When, CLOCK_REALTIME ns.
-    pub timestamp: u64,
-}
-
 impl Wants {
-    fn peer_and_device_fit(&self, key: &Key) -> bool {
+    #[inline]
+    fn peer_and_device_fit(&self, key: &Record) -> bool {
         self.peer.is_none_or(|p| p == key.source)
             && (self.device == 0 || self.device == key.ifindex)
             && key.timestamp >= self.since
     }
 
     /// `compute_score` of the kernel; None: no match.
-    fn unicast_score(&self, key: &Key) -> Option<u32> {
+    #[inline]
+    fn unicast_score(&self, key: &Record) -> Option<u32> {
         if !self.unicast || !self.peer_and_device_fit(key) {
             return None;
         }
@@ -76,7 +66,7 @@ impl Wants {
     }
 
     /// `__udp_is_mcast_sock` of the kernel.
-    fn takes_multicast(&self, key: &Key, joined: impl FnOnce() -> bool) -> bool {
+    fn takes_multicast(&self, key: &Record, joined: impl FnOnce() -> bool) -> bool {
         let group = *key.destination.ip();
         (self.local.is_unspecified() || self.local == group)
             && self.peer_and_device_fit(key)
@@ -173,9 +163,12 @@ impl<T> Demux<T> {
     /// The one socket for a unicast datagram; of equals the last.
     #[inline]
     #[must_use]
-    pub fn best(&self, key: &Key) -> Option<&Entry<T>> {
-        self.port(key.destination.port())
-            .iter()
+    pub fn best(&self, key: &Record) -> Option<&Entry<T>> {
+        let list = self.port(key.destination.port());
+        if let [only] = list {
+            return only.wants.unicast_score(key).map(|_| only);
+        }
+        list.iter()
             .filter_map(|e| e.wants.unicast_score(key).map(|s| (s, e)))
             .max_by_key(|(score, _)| *score)
             .map(|(_, entry)| entry)
@@ -186,7 +179,7 @@ impl<T> Demux<T> {
     #[inline]
     pub fn each_multicast<'a>(
         &'a self,
-        key: &'a Key,
+        key: &'a Record,
         joined: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = &'a Entry<T>> {
         self.port(key.destination.port())
@@ -230,8 +223,10 @@ mod tests {
         )
     }
 
-    fn key(destination: Ipv4Addr, port: u16) -> Key {
-        Key {
+    fn key(destination: Ipv4Addr, port: u16) -> Record {
+        Record {
+            ttl: 1,
+            tos: 0,
             source: SocketAddrV4::new(PEER, 5),
             destination: SocketAddrV4::new(destination, port),
             ifindex: 2,
@@ -239,7 +234,7 @@ mod tests {
         }
     }
 
-    fn best(d: &Demux<usize>, k: Key) -> Option<usize> {
+    fn best(d: &Demux<usize>, k: Record) -> Option<usize> {
         d.best(&k).map(|e| e.target)
     }
 

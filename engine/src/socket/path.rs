@@ -4,17 +4,17 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
-use super::demux::{Demux, Key};
+use super::demux::Demux;
 use super::udp::UdpSocket;
 use crate::device::{Opened, Queue, RxFrame, Transmit};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
 use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
 const REASSEMBLY_BYTES: usize = 4 << 20;
@@ -75,6 +75,8 @@ pub struct Ring {
     sleep_fd: Option<RawFd>,
     /// Rises with every poll: tells the control thread that somebody is at work.
     polls: AtomicU64,
+    /// A source known not to be ours; 0: none. Written under the lock.
+    foreign: AtomicU32,
     /// The interface is gone or down.
     pub dead: AtomicBool,
 }
@@ -112,8 +114,14 @@ impl Ring {
                 steered: Vec::new(),
             }),
             polls: AtomicU64::new(0),
+            foreign: AtomicU32::new(0),
             dead: AtomicBool::new(false),
         }
+    }
+
+    /// Addresses have changed: see [`Self::is_own`].
+    pub fn forget_source(&self) {
+        self.foreign.store(0, Ordering::Relaxed);
     }
 
     /// Polls readable while a frame waits.
@@ -243,6 +251,20 @@ impl Ring {
         }
     }
 
+    /// Whether a source is an address of this host; the last foreign one is remembered.
+    #[inline]
+    fn is_own(&self, source: SocketAddrV4, picture: Picture<'_>) -> bool {
+        let number = source.ip().to_bits();
+        if number == self.foreign.load(Ordering::Relaxed) {
+            return false;
+        }
+        let own = picture.is_local(*source.ip());
+        if !own {
+            self.foreign.store(number, Ordering::Relaxed);
+        }
+        own
+    }
+
     #[inline]
     fn datagram<D: Direct>(
         &self,
@@ -251,12 +273,6 @@ impl Ring {
         picture: Picture<'_>,
         direct: &mut D,
     ) {
-        let key = Key {
-            source: udp.src,
-            destination: udp.dst,
-            ifindex: self.ifindex,
-            timestamp,
-        };
         let record = Record {
             source: udp.src,
             destination: udp.dst,
@@ -265,20 +281,21 @@ impl Ring {
             tos: udp.tos,
             timestamp,
         };
-        if picture.is_local(*udp.src.ip()) {
+        if self.is_own(udp.src, picture) {
             // As `ip_route_input` of Linux: nobody else may use an address of ours.
         } else if udp.dst.ip().is_multicast() {
             let joined = || picture.groups.contains(udp.dst.ip());
             let mut any = false;
-            for entry in picture.demux.each_multicast(&key, &joined) {
+            for entry in picture.demux.each_multicast(&record, &joined) {
                 any = true;
                 entry.target.accept(&record, udp.payload, direct);
             }
             if any {
                 return;
             }
-        } else if let Some(entry) = picture.demux.best(&key)
-            && picture.is_local(*udp.dst.ip())
+        } else if let Some(entry) = picture.demux.best(&record)
+            // A bound address is local, or the kernel would not have bound it.
+            && (!entry.wants.local.is_unspecified() || picture.is_local(*udp.dst.ip()))
         {
             entry.target.accept(&record, udp.payload, direct);
             return;

@@ -4,6 +4,7 @@
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
 use super::io::{Destination, SendControl, Sent};
+use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
 use crate::wire::{HEADERS_LEN, HeaderTemplate};
@@ -15,7 +16,8 @@ use std::sync::atomic::Ordering;
 /// Send flags that change nothing on the fast path.
 const HARMLESS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
 /// Frames up to this size are built in a small buffer, which costs less to clear.
-const SMALL: usize = 256;
+const SMALL: usize = 128;
+const MEDIUM: usize = 512;
 const LARGE: usize = 2048;
 /// Destinations that one socket remembers.
 const REMEMBERED: usize = 64;
@@ -36,7 +38,8 @@ pub(super) struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RouteKey {
     pub(super) destination: SocketAddrV4,
-    pub(super) control: SendControl,
+    /// None: the socket's options decide everything.
+    pub(super) control: Option<SendControl>,
 }
 
 /// The destinations a socket has sent to.
@@ -90,13 +93,13 @@ impl UdpSocket {
         _fd: RawFd,
         dest: Destination,
         payload: &[IoSlice<'_>],
-        control: &SendControl,
+        control: Option<&SendControl>,
         flags: i32,
     ) -> Sent {
         if self.mode() != Mode::Engine
             || self.tx_kernel.load(Ordering::Relaxed) != 0
             || flags & !HARMLESS != 0
-            || control.segment.is_some()
+            || control.is_some_and(|c| c.segment.is_some())
         {
             return self.send_aside(dest);
         }
@@ -111,11 +114,13 @@ impl UdpSocket {
         let length: usize = payload.iter().map(|p| p.len()).sum();
         let key = RouteKey {
             destination,
-            control: *control,
+            control: control.copied(),
         };
         let wait = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
         if HEADERS_LEN + length <= SMALL {
             self.send_in(&mut [0; SMALL], &key, payload, length, wait)
+        } else if HEADERS_LEN + length <= MEDIUM {
+            self.send_in(&mut [0; MEDIUM], &key, payload, length, wait)
         } else if HEADERS_LEN + length <= LARGE {
             self.send_in(&mut [0; LARGE], &key, payload, length, wait)
         } else {
@@ -189,7 +194,12 @@ impl UdpSocket {
         }
         route.ip_id = route.ip_id.wrapping_add(1);
         match route.template.build(buffer, payload, route.ip_id) {
-            Some(frame) => Built::Frame(ring, frame),
+            Some(frame) => {
+                // Under the lock; taken back if the device refuses.
+                self.stats.tx.packets.add_exclusive(1);
+                self.stats.tx.bytes.add_exclusive(length as u64);
+                Built::Frame(ring, frame)
+            }
             None => Built::Kernel,
         }
     }
@@ -217,20 +227,32 @@ impl UdpSocket {
                 result = self.core.wait_transmit(ring, frame);
             }
         }
+        if result == Ok(()) {
+            let tx = &ring.stats.tx;
+            tx.frames.add_shared(1);
+            tx.frame_bytes.add_shared(frame.len() as u64);
+            return Sent::Done(length);
+        }
+        self.refused(ring, length, result)
+    }
+
+    /// The device did not take the frame.
+    #[cold]
+    fn refused(&self, ring: &Ring, length: usize, result: Result<(), Errno>) -> Sent {
+        let lock = self.tx.lock();
+        self.stats.tx.packets.add_exclusive(1u64.wrapping_neg());
+        self.stats
+            .tx
+            .bytes
+            .add_exclusive((length as u64).wrapping_neg());
+        drop(lock);
         match result {
-            Ok(()) => {
-                ring.stats.tx.frames.add(1);
-                ring.stats.tx.frame_bytes.add(frame.len() as u64);
-                self.stats.tx.packets.add(1);
-                self.stats.tx.bytes.add(length as u64);
-                Sent::Done(length)
-            }
             Err(Errno::AGAIN) => {
                 self.stats.tx.eagain.add(1);
                 Sent::Failed(Errno::AGAIN)
             }
             Err(Errno::INTR) => Sent::Failed(Errno::INTR),
-            Err(_) => {
+            _ => {
                 // Link down, gone, or too long after an MTU change: Linux has the answer.
                 ring.stats.tx.failed.add(1);
                 self.stats.tx.errors.add(1);

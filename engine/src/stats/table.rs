@@ -28,6 +28,17 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Adds `n` where any thread of the program may write: without the locked
+    /// instruction as long as there is only one (VMA_THREAD_MODE=0).
+    #[inline]
+    pub fn add_shared(&self, n: u64) {
+        if crate::ring::is_single() {
+            self.add_exclusive(n);
+        } else {
+            self.add(n);
+        }
+    }
+
     /// Raises a peak to `value`; the caller is the only writer.
     #[inline]
     pub fn max_exclusive(&self, value: u64) {

@@ -25,7 +25,7 @@ pub(crate) struct Outgoing<'a> {
     payload: &'a [IoSlice<'a>],
     flags: c_int,
     name: SockAddrArg,
-    control: SendControl,
+    control: Option<SendControl>,
     header: Option<&'a msghdr>,
 }
 
@@ -58,7 +58,7 @@ impl<'a> Outgoing<'a> {
             payload,
             flags,
             name,
-            control: SendControl::default(),
+            control: None,
             header: None,
         })
     }
@@ -80,7 +80,7 @@ impl<'a> Outgoing<'a> {
             payload,
             flags,
             name,
-            control,
+            control: (control != SendControl::default()).then_some(control),
             header: Some(header),
         })
     }
@@ -91,8 +91,8 @@ impl<'a> Outgoing<'a> {
     }
 
     /// What the control messages ask for.
-    pub(crate) fn control(&self) -> &SendControl {
-        &self.control
+    pub(crate) fn control(&self) -> Option<&SendControl> {
+        self.control.as_ref()
     }
 
     /// The call's flags.

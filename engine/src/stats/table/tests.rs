@@ -150,7 +150,13 @@ fn written(code: &str, info: &Info) -> bool {
     code.match_indices(&field).any(|(at, _)| {
         let whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
         let rest = &code[at + field.len()..];
-        let writes = ["add(", "add_exclusive(", "max_exclusive(", "set("];
+        let writes = [
+            "add(",
+            "add_shared(",
+            "add_exclusive(",
+            "max_exclusive(",
+            "set(",
+        ];
         whole && writes.iter().any(|method| rest.starts_with(method))
     })
 }
