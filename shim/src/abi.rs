@@ -22,6 +22,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 /// Vectors that one call may have (UIO_MAXIOV).
 pub(crate) const MAX_VECTORS: usize = 1024;
 
+/// Nothing is ever mapped below this (vm.mmap_min_addr is at least a page) nor in the
+/// upper half: null, small offsets from null, negative numbers.
+const LOWEST: isize = 4096;
+
+/// True for an address that cannot be the program's: what the kernel answers with EFAULT.
+/// Any other bad pointer is a fault here, as it is in libc's own functions.
+#[inline]
+pub(crate) fn is_nowhere<T>(ptr: *const T) -> bool {
+    ptr.addr().cast_signed() < LOWEST
+}
+
 /// Sets the calling thread's `errno`.
 pub(crate) fn set_errno(errno: Errno) {
     // SAFETY: no precondition.
@@ -79,7 +90,7 @@ unsafe fn parse_address(ptr: *const c_void, len: socklen_t) -> Option<SocketAddr
     let len = usize::try_from(len)
         .ok()
         .filter(|&l| l <= i32::MAX as usize)?;
-    if ptr.is_null() || len < size_of::<sockaddr_in>() {
+    if is_nowhere(ptr) || len < size_of::<sockaddr_in>() {
         return None;
     }
     // SAFETY: readable for at least the 16 bytes of a sockaddr_in; alignment is not assumed.
@@ -127,7 +138,7 @@ pub(crate) unsafe fn vectors<'a>(iov: *const iovec, count: usize) -> Option<&'a 
     if count == 0 {
         return Some(&[]);
     }
-    if count > MAX_VECTORS || iov.is_null() || !iov.is_aligned() {
+    if count > MAX_VECTORS || is_nowhere(iov) || !iov.is_aligned() {
         return None;
     }
     // SAFETY: not null, aligned, readable for `count` elements by the caller's promise.
@@ -180,6 +191,17 @@ mod tests {
         );
         assert_eq!(parse(&bytes[..27]), None);
         assert_eq!(parse(&[0; 16]), None, "AF_UNSPEC");
+    }
+
+    #[test]
+    fn addresses_that_cannot_be() {
+        let at = |address: usize| std::ptr::without_provenance::<u8>(address);
+        for address in [0, 8, 4095, usize::MAX, 1 << 63] {
+            assert!(is_nowhere(at(address)));
+        }
+        assert!(!is_nowhere(at(4096)) && !is_nowhere(&raw const at));
+        // SAFETY: refused before it is read.
+        assert_eq!(unsafe { address(at(8).cast(), 16) }.parsed, None);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! Sources: cmsg(3), ip(7), socket(7); linux net/core/scm.c, net/ipv4/ip_sockglue.c.
 
+use super::is_nowhere;
 use engine::error::Errno;
 use engine::socket::io::{Datagram, Delivery, SendControl, wanted};
 use libc::{c_int, c_void, cmsghdr, in_addr, in_pktinfo, in6_addr, in6_pktinfo};
@@ -29,7 +30,7 @@ impl Writer {
     /// # Safety
     /// `control` is null or writable for `len` bytes while the writer lives.
     pub(super) unsafe fn new(control: *mut c_void, len: usize) -> Self {
-        let left = if control.is_null() { 0 } else { len };
+        let left = if is_nowhere(control) { 0 } else { len };
         Self {
             at: control.cast(),
             left,
@@ -178,7 +179,7 @@ impl<'a> Iterator for Reader<'a> {
 /// # Safety
 /// `control` is null or readable for `len` bytes, and stays so for `'a`.
 unsafe fn bytes<'a>(control: *const c_void, len: usize) -> &'a [u8] {
-    if control.is_null() || len > isize::MAX as usize {
+    if is_nowhere(control) || len > isize::MAX as usize {
         return &[];
     }
     // SAFETY: not null and readable for `len` bytes by the caller's promise.
@@ -191,7 +192,7 @@ unsafe fn bytes<'a>(control: *const c_void, len: usize) -> &'a [u8] {
 /// # Safety
 /// `control` is null or readable for `len` bytes.
 pub(super) unsafe fn decode(control: *const c_void, len: usize) -> Option<SendControl> {
-    if control.is_null() && len > 0 {
+    if is_nowhere(control) && len > 0 {
         return None;
     }
     // SAFETY: passed on.
@@ -231,7 +232,10 @@ pub(super) unsafe fn decode(control: *const c_void, len: usize) -> Option<SendCo
 /// # Safety
 /// `header` is null or a readable msghdr whose control buffer is readable.
 pub(crate) unsafe fn for_each_right(header: *const libc::msghdr, mut f: impl FnMut(c_int)) {
-    // SAFETY: null or readable by the caller's promise.
+    if is_nowhere(header) {
+        return;
+    }
+    // SAFETY: readable by the caller's promise.
     let Some(header) = (unsafe { header.as_ref() }) else {
         return;
     };

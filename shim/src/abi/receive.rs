@@ -6,7 +6,7 @@
 
 use super::kernel::{arg, forward};
 use super::send::Outgoing;
-use super::{control, encode_address, vectors};
+use super::{control, encode_address, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::io::{Datagram, Delivery, Receive};
 use libc::{c_int, c_void, iovec, msghdr, socklen_t};
@@ -48,7 +48,10 @@ impl<'a> Incoming<'a> {
     /// # Safety
     /// `header` is null or valid with everything it points to, as recvmsg(2) asks.
     pub(crate) unsafe fn message(header: *mut msghdr, flags: c_int) -> Option<Self> {
-        // SAFETY: null or valid for the call, by the caller's promise.
+        if is_nowhere(header) {
+            return None;
+        }
+        // SAFETY: valid for the call, by the caller's promise.
         let header = unsafe { header.as_mut() }?;
         if !header.msg_name.is_null() && header.msg_namelen > i32::MAX as u32 {
             return None;
@@ -79,7 +82,7 @@ impl<'a> Incoming<'a> {
             if len == 0 {
                 continue;
             }
-            if vector.iov_base.is_null() {
+            if is_nowhere(vector.iov_base) {
                 return Err(Errno::FAULT);
             }
             let (now, later) = payload.split_at(len);
@@ -100,7 +103,7 @@ impl<'a> Incoming<'a> {
         if self.name.is_null() {
             return Ok(());
         }
-        if self.name_len.is_null() {
+        if is_nowhere(self.name_len) || is_nowhere(self.name) {
             return Err(Errno::FAULT);
         }
         let (bytes, full) = encode_address(source, mapped);
@@ -190,7 +193,7 @@ impl<'a> Many<'a> {
     /// `messages` is null or valid for `count` elements with all that they point to, as
     /// recvmmsg(2) or sendmmsg(2) asks, for `'a`.
     pub(crate) unsafe fn new(messages: *mut libc::mmsghdr, count: libc::c_uint) -> Option<Self> {
-        if messages.is_null() || !messages.is_aligned() {
+        if is_nowhere(messages) || !messages.is_aligned() {
             return None;
         }
         // SAFETY: not null, aligned, valid for `count` elements.

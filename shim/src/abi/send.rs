@@ -4,7 +4,7 @@
 //! argument means on either family.
 
 use super::kernel::{arg, forward};
-use super::{address, control, vectors};
+use super::{address, control, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::SockAddrArg;
 use engine::socket::io::{Destination, SendControl};
@@ -31,7 +31,9 @@ pub(crate) struct Outgoing<'a> {
 
 /// The vectors as the engine reads them; None if one is null (the kernel answers).
 fn slices<'a>(vectors: &'a [iovec]) -> Option<&'a [IoSlice<'a>]> {
-    if vectors.iter().any(|v| v.iov_base.is_null()) {
+    // An empty one may point anywhere, but a Rust slice is never null.
+    let unreadable = |v: &iovec| v.iov_base.is_null() || (v.iov_len > 0 && is_nowhere(v.iov_base));
+    if vectors.iter().any(unreadable) {
         return None;
     }
     // SAFETY: IoSlice is guaranteed to have iovec's layout; the buffers are readable as
@@ -68,7 +70,10 @@ impl<'a> Outgoing<'a> {
     /// # Safety
     /// `header` is null or valid with everything it points to, as sendmsg(2) asks.
     pub(crate) unsafe fn message(header: *const msghdr, flags: c_int) -> Option<Self> {
-        // SAFETY: null or readable for the call, by the caller's promise.
+        if is_nowhere(header) {
+            return None;
+        }
+        // SAFETY: readable for the call, by the caller's promise.
         let header = unsafe { header.as_ref() }?;
         // SAFETY: by the caller's promise.
         let payload = slices(unsafe { vectors(header.msg_iov, header.msg_iovlen) }?)?;

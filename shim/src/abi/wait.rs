@@ -2,6 +2,7 @@
 //!
 //! Sources: poll(2), select(2), epoll_wait(2).
 
+use super::is_nowhere;
 use engine::error::Errno;
 use engine::ready::Timeout;
 use libc::{c_int, epoll_event, pollfd, sigset_t, timespec, timeval};
@@ -22,7 +23,7 @@ fn nanos(seconds: i64, nanos: i64) -> Result<u64, Errno> {
 /// A timespec; null waits for ever.
 ///
 /// # Errors
-/// EINVAL as the kernel's `timespec64_valid`.
+/// EFAULT; EINVAL as the kernel's `timespec64_valid`.
 ///
 /// # Safety
 /// `ptr` is null or readable.
@@ -30,7 +31,10 @@ pub(crate) unsafe fn timespec(ptr: *const timespec) -> Result<Timeout, Errno> {
     if ptr.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null, readable by the caller's promise.
+    if is_nowhere(ptr) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: readable by the caller's promise.
     let time = unsafe { ptr.read_unaligned() };
     if time.tv_nsec >= NANOS {
         return Err(Errno::INVAL);
@@ -58,7 +62,7 @@ pub(crate) unsafe fn put_timespec(ptr: *mut timespec, left: u64) {
 /// as glibc does.
 ///
 /// # Errors
-/// EINVAL for a negative part.
+/// EFAULT; EINVAL for a negative part.
 ///
 /// # Safety
 /// `ptr` is null or readable.
@@ -66,7 +70,10 @@ pub(crate) unsafe fn timeval(ptr: *const timeval) -> Result<Timeout, Errno> {
     if ptr.is_null() {
         return Ok(None);
     }
-    // SAFETY: not null, readable by the caller's promise.
+    if is_nowhere(ptr) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: readable by the caller's promise.
     let time = unsafe { ptr.read_unaligned() };
     nanos(time.tv_sec, time.tv_usec.saturating_mul(1000)).map(Some)
 }
@@ -110,7 +117,7 @@ pub(crate) unsafe fn poll_set<'a>(
     let count = usize::try_from(count)
         .ok()
         .filter(|&c| c <= i32::MAX as usize)?;
-    if fds.is_null() || !fds.is_aligned() {
+    if is_nowhere(fds) || !fds.is_aligned() {
         return None;
     }
     // SAFETY: not null, aligned, valid for `count` elements.
@@ -123,14 +130,15 @@ pub(crate) unsafe fn poll_set<'a>(
 /// `set` is null or valid for `nfds` bits, rounded up to words, for `'a`.
 pub(crate) unsafe fn select_set<'a>(set: *mut libc::fd_set, nfds: usize) -> Option<&'a mut [u64]> {
     let words: *mut u64 = set.cast();
-    if words.is_null() || !words.is_aligned() {
+    if is_nowhere(words) || !words.is_aligned() {
         return None;
     }
     // SAFETY: not null, aligned, valid for these words: the kernel reads and writes the same.
     Some(unsafe { std::slice::from_raw_parts_mut(words, nfds.div_ceil(64)) })
 }
 
-/// The event array of epoll_wait; None: the kernel answers.
+/// The event array of epoll_wait; None: the kernel answers. For an array that cannot be
+/// written the slice is empty: EFAULT if there is an event to write.
 ///
 /// # Safety
 /// `events` is null or writable for `max` elements for `'a`.
@@ -140,10 +148,13 @@ pub(crate) unsafe fn events<'a>(
 ) -> Option<&'a mut [epoll_event]> {
     let count = usize::try_from(max).ok()?;
     let most = i32::MAX as usize / size_of::<epoll_event>();
-    if events.is_null() || !events.is_aligned() || count == 0 || count > most {
+    if count == 0 || count > most {
         return None;
     }
-    // SAFETY: not null, aligned, writable for `max` elements; any bit pattern is an epoll_event.
+    if is_nowhere(events) {
+        return Some(&mut []);
+    }
+    // SAFETY: not null, packed, writable for `max` elements; any bit pattern is an epoll_event.
     Some(unsafe { std::slice::from_raw_parts_mut(events, count) })
 }
 
@@ -199,7 +210,8 @@ mod tests {
         unsafe {
             assert_eq!(events(at, 2).map(|e| e.len()), Some(2));
             assert!(events(at, 0).is_none() && events(at, -1).is_none());
-            assert!(events(at, i32::MAX).is_none() && events(ptr::null_mut(), 1).is_none());
+            assert!(events(at, i32::MAX).is_none());
+            assert!(events(ptr::null_mut(), 1).is_some_and(|e| e.is_empty()));
         }
         let mut words = [0_u64; 2];
         let at = words.as_mut_ptr().cast();

@@ -119,7 +119,16 @@ pub(crate) fn epoll_wait(
                 ..
             }),
             Some(out),
-        ) if !epoll.is_plain() => epoll.wait(epfd, out, timeout, mask).into(),
+        ) if !epoll.is_plain() => {
+            if out.is_empty() {
+                // The array cannot be written: Linux says so once there is an event.
+                let mut nowhere = [epoll_event { events: 0, u64: 0 }];
+                let result = epoll.wait(epfd, &mut nowhere, timeout, mask);
+                let fault = |count| if count > 0 { Err(Errno::FAULT) } else { Ok(0) };
+                return result.and_then(fault).into();
+            }
+            epoll.wait(epfd, out, timeout, mask).into()
+        }
         _ => Verdict::PassThrough,
     }
 }
