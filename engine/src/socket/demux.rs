@@ -49,7 +49,7 @@ impl Wants {
     }
 
     /// `compute_score` of the kernel; None: no match.
-    #[inline]
+    #[inline(always)]
     fn unicast_score(&self, key: &Record) -> Option<u32> {
         if !self.unicast || !self.peer_and_device_fit(key) {
             return None;
@@ -128,7 +128,7 @@ impl<T> Demux<T> {
     }
 
     /// The sockets of a port.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn port(&self, port: u16) -> &[Entry<T>] {
         let mask = self.index.len() - 1;
@@ -161,7 +161,7 @@ impl<T> Demux<T> {
     }
 
     /// The one socket for a unicast datagram; of equals the last.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn best(&self, key: &Record) -> Option<&Entry<T>> {
         let list = self.port(key.destination.port());

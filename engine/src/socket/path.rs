@@ -152,7 +152,7 @@ impl Ring {
     }
 
     /// Handles up to `budget` frames, or until `direct` has what it wants.
-    #[inline]
+    #[inline(always)]
     pub fn poll<D: Direct>(&self, direct: &mut D, budget: usize) -> Polled {
         let Some(mut state) = self.state.try_lock() else {
             return Polled::Busy;
@@ -160,7 +160,7 @@ impl Ring {
         Polled::Frames(self.poll_locked(&mut state, direct, budget))
     }
 
-    #[inline]
+    #[inline(always)]
     fn poll_locked<D: Direct>(
         &self,
         state: &mut RingState,
@@ -201,7 +201,7 @@ impl Ring {
             .unwrap_or(0)
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle<D: Direct>(
         &self,
         frame: &RxFrame<'_>,
@@ -221,11 +221,29 @@ impl Ring {
             Parsed::Udp(udp) if frame.segment == 0 => {
                 self.datagram(&udp, frame.timestamp, picture, direct);
             }
+            other => self.handle_rare(frame, &other, picture, reassembler, direct),
+        }
+    }
+
+    /// Super-frames, fragments, and what is dropped.
+    #[cold]
+    #[inline(never)]
+    fn handle_rare<D: Direct>(
+        &self,
+        frame: &RxFrame<'_>,
+        parsed: &Parsed<'_>,
+        picture: Picture<'_>,
+        reassembler: &mut Reassembler,
+        direct: &mut D,
+    ) {
+        let rx = &self.stats.rx;
+        match parsed {
             Parsed::Udp(udp) => {
+                // A super-frame: each piece is a datagram, the last may be shorter.
                 for piece in udp.payload.chunks(usize::from(frame.segment)) {
                     let one = UdpFrame {
                         payload: piece,
-                        ..udp
+                        ..*udp
                     };
                     self.datagram(&one, frame.timestamp, picture, direct);
                 }
@@ -234,15 +252,19 @@ impl Ring {
                 if !picture.is_local(fragment.dst) && !fragment.dst.is_multicast() {
                     return;
                 }
-                if let Some(whole) = reassembler.push(&fragment, frame.timestamp) {
-                    rx.reassembled.add_exclusive(1);
-                    match whole.parse(checksum) {
-                        Parsed::Udp(udp) => {
-                            self.datagram(&udp, frame.timestamp, picture, direct);
-                        }
-                        Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
-                        _ => rx.malformed.add_exclusive(1),
-                    }
+                let Some(whole) = reassembler.push(fragment, frame.timestamp) else {
+                    return;
+                };
+                rx.reassembled.add_exclusive(1);
+                let checksum = if frame.trusted {
+                    Checksum::Trusted
+                } else {
+                    Checksum::Verify
+                };
+                match whole.parse(checksum) {
+                    Parsed::Udp(udp) => self.datagram(&udp, frame.timestamp, picture, direct),
+                    Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
+                    _ => rx.malformed.add_exclusive(1),
                 }
             }
             Parsed::NotOurs => rx.not_ours.add_exclusive(1),
@@ -265,7 +287,7 @@ impl Ring {
         own
     }
 
-    #[inline]
+    #[inline(always)]
     fn datagram<D: Direct>(
         &self,
         udp: &UdpFrame<'_>,

@@ -25,7 +25,7 @@ struct DirectCall<'a, R> {
 }
 
 impl<R: Receive> Direct for DirectCall<'_, R> {
-    #[inline]
+    #[inline(always)]
     fn offer(&mut self, socket: &UdpSocket, record: &Record, payload: &[u8]) -> bool {
         // Only when nothing older waits, or the order would be lost.
         if !std::ptr::eq(self.socket, socket) || self.result.is_some() || socket.readable() {
@@ -63,7 +63,7 @@ impl Drop for Blocked<'_> {
 
 impl UdpSocket {
     /// Polls the rings that bring this socket's datagrams.
-    #[inline]
+    #[inline(always)]
     fn poll_rings<D: Direct>(&self, direct: &mut D) {
         let mut mask = self.ring_mask();
         while mask != 0 {
@@ -76,7 +76,7 @@ impl UdpSocket {
     }
 
     /// One look at queue and rings.
-    #[inline]
+    #[inline(always)]
     fn look<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
         if self.readable()
             && let Some(result) = self.pop(call, peek)
@@ -107,7 +107,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// As recv(2).
-    #[inline]
+    #[inline(always)]
     pub fn recv<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
         if self.mode() != Mode::Engine
@@ -162,7 +162,7 @@ impl UdpSocket {
     }
 
     /// A non-blocking call found nothing: does the kernel have something?
-    #[inline]
+    #[inline(never)]
     fn recv_miss<R: Receive>(&self, fd: RawFd, call: &mut R) -> Result<usize, Errno> {
         let look = &self.kernel_look;
         let misses = look.misses.load(Ordering::Relaxed) + 1;
@@ -191,6 +191,7 @@ impl UdpSocket {
     }
 
     /// Spins, then sleeps, until something comes.
+    #[inline(never)]
     fn recv_wait<R: Receive>(&self, call: &mut R, peek: bool) -> Result<usize, Errno> {
         let timeout = match self.receive_timeout.load(Ordering::Relaxed) {
             0 => None,

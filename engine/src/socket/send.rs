@@ -51,7 +51,7 @@ pub(super) struct TxCache {
 }
 
 impl TxCache {
-    #[inline]
+    #[inline(always)]
     fn find(&mut self, key: &RouteKey, generation: u64) -> Option<&mut Route> {
         if self.generation != generation {
             self.routes.clear();
@@ -87,7 +87,7 @@ enum Built {
 
 impl UdpSocket {
     /// A send call of any kind.
-    #[inline]
+    #[inline(always)]
     pub fn send(
         &self,
         _fd: RawFd,
@@ -170,7 +170,7 @@ impl UdpSocket {
         self.transmit(ring, &buffer[..frame], length, wait)
     }
 
-    #[inline]
+    #[inline(always)]
     fn build(
         &self,
         buffer: &mut [u8],
@@ -217,7 +217,7 @@ impl UdpSocket {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn transmit(&self, ring: u32, frame: &[u8], length: usize, wait: bool) -> Sent {
         let ring = self.core.ring(ring);
         let mut result = ring.transmit.send(frame);

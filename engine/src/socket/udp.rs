@@ -204,7 +204,7 @@ impl UdpSocket {
     }
 
     /// A datagram for this socket, from a ring, under the ring's lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn accept<D: Direct>(&self, record: &Record, payload: &[u8], direct: &mut D) {
         let cutoff = self.cutoff.get();
         if cutoff != 0 && record.timestamp >= cutoff {
@@ -215,6 +215,7 @@ impl UdpSocket {
         }
     }
 
+    #[inline(never)]
     fn enqueue(&self, record: &Record, payload: &[u8]) {
         let Some(mut queue) = self.queue.lock() else {
             return; // a signal handler inside this very lock: the datagram is lost
@@ -275,6 +276,7 @@ impl UdpSocket {
     }
 
     /// Gives the oldest queued datagram to a call; None: there is none.
+    #[inline(never)]
     pub(super) fn pop<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
         let mut queue = self.queue.lock()?;
         let (record, payload) = queue.front()?;

@@ -81,7 +81,7 @@ pub enum Parsed<'a> {
 /// Untagged or priority-tagged (802.1Q with VLAN id 0) Ethernet, IPv4 with or without
 /// options, UDP. Bytes behind the IP total length are padding; bytes of the IP payload
 /// behind the UDP length are ignored, as Linux does.
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn parse(frame: &[u8], checksum: Checksum) -> Parsed<'_> {
     let Some(h) = frame.first_chunk::<HEADERS_LEN>() else {

@@ -86,7 +86,7 @@ impl HeaderTemplate {
     ///
     /// `None` if `out` is too short or the payload above [`MAX_PAYLOAD`]. Whether it fits
     /// the MTU is the caller's to know: see [`HeaderTemplate::fragments`].
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn build<S: Deref<Target = [u8]>>(
         &self,

@@ -75,6 +75,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Copies as much of the payload as the vectors hold.
+    #[inline(always)]
     fn copy_payload(&self, mut payload: &[u8]) -> Result<usize, Errno> {
         let whole = payload.len();
         for vector in self.vectors {
@@ -99,6 +100,7 @@ impl<'a> Incoming<'a> {
         Ok(whole - payload.len())
     }
 
+    #[inline(always)]
     fn put_name(&self, source: SocketAddrV4, mapped: bool) -> Result<(), Errno> {
         if self.name.is_null() {
             return Ok(());
@@ -123,7 +125,7 @@ impl<'a> Incoming<'a> {
 }
 
 impl Receive for Incoming<'_> {
-    #[inline]
+    #[inline(always)]
     fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno> {
         let copied = self.copy_payload(datagram.payload)?;
         let whole = datagram.payload.len();

@@ -17,6 +17,7 @@ use engine::socket::io::Sent;
 use libc::c_int;
 use std::os::fd::RawFd;
 
+#[inline(always)]
 fn receive_from(socket: &UdpSocket, fd: RawFd, call: &mut Incoming<'_>) -> Result<usize, Errno> {
     let flags = call.flags();
     socket.recv(fd, call, flags)
@@ -101,7 +102,7 @@ pub(crate) fn receive_many(
     Verdict::Handled(done)
 }
 
-#[inline]
+#[inline(always)]
 fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, Errno>> {
     let Object::Udp(socket) = &held.object else {
         return None;
