@@ -1,5 +1,6 @@
 //! Unicast, broadcast, fragments, offloads, neighbours and routes.
 
+use engine::error::Reason;
 use std::time::Duration;
 use tests::check::{Case, DEFAULTS, SLEEP};
 use tests::peer::Peer;
@@ -18,10 +19,14 @@ macro_rules! engine {
 }
 
 engine! {
-    broadcast rx 0 tx 0;
     fragments rx 3 tx 3;
     route_change rx 0 tx 1;
     bind_device rx 0 tx 1;
+}
+
+#[test]
+fn broadcast() {
+    Case::new("broadcast").kernel(Reason::SharedPort).run();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tests::check::{DEFAULTS, SPIN};
 use tests::preload::{Finished, Mode, Program, Running};
 use tests::require;
@@ -10,6 +10,8 @@ use tests::stats;
 use tests::topology::{FAR, Lab};
 
 const PORT: &str = "11111";
+/// Round trips that even a crowded machine makes in a second.
+const FEWEST: u64 = 20;
 const GROUP: &str = "239.78.0.1";
 
 /// Which ends run under the library.
@@ -55,8 +57,8 @@ fn conversation(ends: Ends, server: &[&str], client: &[&str]) -> Option<(Finishe
     let mut listening = sockperf(&lab.near, ends.server, server).spawn();
     listening.wait_for("Warmup stage");
     std::thread::sleep(Duration::from_millis(50));
-    let client = sockperf(&lab.far, ends.client, client).spawn();
-    std::thread::sleep(Duration::from_millis(700));
+    let mut client = sockperf(&lab.far, ends.client, client).spawn();
+    client.wait_for("Starting test");
     for (mode, running) in [(ends.server, &listening), (ends.client, &client)] {
         if mode != Mode::Native {
             accelerated(running);
@@ -70,18 +72,25 @@ fn conversation(ends: Ends, server: &[&str], client: &[&str]) -> Option<(Finishe
     Some((server, client))
 }
 
-/// In the middle of the run, the engine carries it.
+/// While it runs, the engine carries it.
 fn accelerated(running: &Running) {
-    let snapshot = stats::snapshot(running.pid()).expect("a live process");
-    let carried = stats::rx(&snapshot).max(stats::tx(&snapshot));
-    assert!(
-        carried > 100,
-        "not accelerated:\n{}",
-        stats::summary(&snapshot)
-    );
+    let deadline = Instant::now() + Duration::from_millis(900);
+    loop {
+        let snapshot = stats::snapshot(running.pid());
+        let told = snapshot.as_ref().map(stats::summary);
+        let carried = snapshot
+            .as_ref()
+            .map_or(0, |s| stats::rx(s).max(stats::tx(s)));
+        if carried >= FEWEST {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not accelerated: {told:#?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
-/// The number before or after `label` in a report.
+/// The number after `label` in a report.
+#[track_caller]
 fn figure(report: &str, label: &str) -> u64 {
     let at = report
         .find(label)
@@ -103,6 +112,7 @@ fn round_trips(server: &[&str], client: &[&str]) {
         let Some((_, client)) = conversation(ends, server, client) else {
             return;
         };
+        eprintln!("{ends:?}");
         let what = format!("{ends:?}\n{}", client.stdout);
         assert_eq!(figure(&client.stdout, "# dropped messages ="), 0, "{what}");
         assert_eq!(
@@ -115,7 +125,10 @@ fn round_trips(server: &[&str], client: &[&str]) {
             0,
             "{what}"
         );
-        assert!(figure(&client.stdout, "ReceivedMessages=") > 500, "{what}");
+        assert!(
+            figure(&client.stdout, "ReceivedMessages=") >= FEWEST,
+            "{what}"
+        );
     }
 }
 

@@ -57,16 +57,13 @@ fn shows_what_was_changed() {
             run.stderr
         );
     }
-    // Above the interface's MTU: capped, with one warning.
-    let warnings: Vec<&str> = run
+    // Above the interface's MTU: capped, and said once.
+    let told = run
         .stderr
         .lines()
-        .filter(|l| l.contains("WARNING"))
-        .collect();
-    assert!(
-        warnings.len() == 1 && warnings[0].contains("MTU"),
-        "{warnings:?}"
-    );
+        .filter(|l| l.contains("VMA_MTU") && !l.contains("[VMA_MTU]"))
+        .count();
+    assert_eq!(told, 1, "{}", run.stderr);
 }
 
 #[test]

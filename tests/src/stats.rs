@@ -44,12 +44,13 @@ pub fn summary(snapshot: &Snapshot) -> String {
             |reason| format!("kernel: {reason}"),
         );
         format!(
-            "  fd {}: {path}; rx {} os {}, tx {} os {}, dropped {}\n",
+            "  fd {}: {path}; rx {} os {}, tx {} os {}, queued {}, dropped {}\n",
             s.fd,
             s.rx.packets,
             s.rx_os.packets,
             s.tx.packets,
             s.tx_os.packets,
+            s.queue.packets,
             s.queue.drop_packets
         )
     };

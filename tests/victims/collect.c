@@ -1,16 +1,14 @@
-/* Receives on PORT, and on GROUP if argv[1] says so, until a second passes without a datagram;
- * prints "ready", then each datagram's length and first eight characters. */
+/* Receives on PORT until a second passes without a datagram; prints "ready", then each datagram's
+ * length and first eight characters. */
 #include "common.h"
 
-int main(int argc, char **argv UNUSED)
+int main(void)
 {
 	static char data[70000];
 	struct timeval quiet = {1, 0};
 	begin(30);
-	int fd = udp_shared("0.0.0.0", PORT), size = 4 << 20;
+	int fd = udp_bound("0.0.0.0", PORT), size = 4 << 20;
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof size);
-	if (argc > 1)
-		MUST(join(fd, GROUP));
 	MUST(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &quiet, sizeof quiet));
 	say("ready");
 	for (bool first = true;;) {

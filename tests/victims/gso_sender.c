@@ -13,7 +13,7 @@ int main(int argc, char **argv)
 	MUST(setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment));
 	memset(data, '.', sizeof data);
 	for (int i = 0; i * segment < total; i++) {
-		char number[8];
+		char number[16];
 		snprintf(number, sizeof number, "%04d", i);
 		memcpy(data + i * segment, number, 4);
 	}

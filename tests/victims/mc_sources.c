@@ -45,8 +45,8 @@ int main(void)
 	offer();
 	source(IP_UNBLOCK_SOURCE, GROUP, FAR);
 	offer();
+	report();
 	CALL(leave(fd, GROUP));
 	offer();
-	report();
 	return done();
 }
