@@ -1,5 +1,6 @@
 //! epoll, poll and select over accelerated sockets and the kernel's descriptors.
 
+use engine::error::Reason;
 use tests::check::Case;
 
 macro_rules! engine {
@@ -46,4 +47,21 @@ by_call! {
     wakes_select "wait_forever" "select" rx 60;
     wakes_poll "wait_forever" "poll" rx 60;
     wakes_epoll "wait_forever" "epoll" rx 60;
+}
+
+/// The socket becomes accelerated under a thread that waits on it already.
+#[test]
+fn blocked_before_the_port_is_known() {
+    for first in ["send", "bind"] {
+        Case::new("blocked_early")
+            .args(&["recv", first])
+            .kernel(Reason::Waiting)
+            .run();
+        for call in ["poll", "select", "epoll"] {
+            Case::new("blocked_early")
+                .args(&[call, first])
+                .engine(1, 0)
+                .run();
+        }
+    }
 }
