@@ -56,7 +56,12 @@ fn tuning(config: &Config) -> Tuning {
         rx_kernel_every: seldom(number(Opt::RxUdpPollOsRatio)),
         select_poll: config.int(Opt::SelectPoll),
         select_kernel_every: seldom(number(Opt::SelectPollOsRatio)),
-        select_skip: number(Opt::SelectSkipOs),
+        // Linux reports all that is ready; a ratio of one's own trades that for speed.
+        select_skip: if config.is_default(Opt::SelectSkipOs) {
+            1
+        } else {
+            number(Opt::SelectSkipOs)
+        },
         mtu: number(Opt::Mtu),
         rx_slots: number(Opt::RxWre),
         multicast_loop: config.flag(Opt::TxMcLoopback),
@@ -145,11 +150,12 @@ impl Stack {
         socket
     }
 
-    /// The shadow of a new kernel epoll instance.
-    pub fn open_epoll(self: &Arc<Self>, epfd: RawFd) -> Arc<Epoll> {
+    /// The shadow of a kernel epoll instance. `used`: it is not new, so there may be
+    /// descriptors in it.
+    pub fn open_epoll(self: &Arc<Self>, epfd: RawFd, used: bool) -> Arc<Epoll> {
         let core = self.core();
         let stats = core.publisher.iomux(IomuxKind::Epoll, epfd);
-        Arc::new(Epoll::new(core, epfd, stats))
+        Arc::new(Epoll::new(core, epfd, used, stats))
     }
 
     /// A UDP socket's last descriptor is closed: it leaves the epoll instances it was in.
@@ -235,7 +241,8 @@ impl Control {
         loop {
             let now = clock::monotonic();
             let (idle, busy) = self.idle_rings(now);
-            let mut set = vec![poll(self.monitor.fd())];
+            let errors = self.core.errors_fd().unwrap_or(-1);
+            let mut set = vec![poll(self.monitor.fd()), poll(errors)];
             set.extend(
                 idle.iter()
                     .filter_map(|i| self.core.ring(*i).sleep_fd())
@@ -249,7 +256,10 @@ impl Control {
                 if set[0].revents != 0 {
                     self.netlink();
                 }
-                if set[1..].iter().any(|f| f.revents != 0) {
+                if set[1].revents != 0 {
+                    self.core.follow_errors();
+                }
+                if set[2..].iter().any(|f| f.revents != 0) {
                     self.drain(&idle);
                 }
             }

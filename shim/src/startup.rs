@@ -15,6 +15,7 @@ use crate::abi::{self, kernel};
 use crate::{banner, guard, process};
 use engine::config::{self, BannerMode, Config, Opt, TraceLevel};
 use engine::stack::Stack;
+use engine::sys::event;
 use engine::sys::fd::move_high;
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
@@ -164,6 +165,10 @@ fn start() {
         .get_or_init(|| Arc::new(Config::default_config()))
         .clone();
     open_log(&config);
+    event::set_cancellation(
+        process::next_symbol(c"pthread_testcancel").addr(),
+        process::next_symbol(c"ppoll").addr(),
+    );
     let _ = ENGINE.set(Stack::start(config, &process::command_line(), announce));
     abi::set_errno(errno);
     drop(inside);

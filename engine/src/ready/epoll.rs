@@ -21,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 const EPOLLIN: u32 = libc::EPOLLIN as u32;
 const EPOLLRDNORM: u32 = libc::EPOLLRDNORM as u32;
+/// Interest that the engine cannot answer by itself.
+const KERNEL_BITS: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const EPOLLET: u32 = libc::EPOLLET as u32;
 const EPOLLONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
@@ -52,6 +54,24 @@ impl Member {
         self.object
             .each_socket(0, &mut |s| sum = sum.wrapping_add(s.arrivals()));
         sum
+    }
+
+    /// Bits that only the kernel socket knows: looked at when the engine reports an entry
+    /// that wants them too, for Linux reports all of an entry at once.
+    fn kernel_bits(&self) -> u32 {
+        let wanted = self.events & KERNEL_BITS;
+        if wanted == 0 {
+            return 0;
+        }
+        let mut one = [libc::pollfd {
+            fd: self.fd,
+            events: wanted as i16,
+            revents: 0,
+        }];
+        match event::ppoll(&mut one, Some(0), None) {
+            Ok(1) => u32::from(one[0].revents as u16) & (wanted | libc::EPOLLERR as u32),
+            _ => 0,
+        }
     }
 
     /// Takes note of a report; true: a one-shot entry, disarmed by it.
@@ -88,16 +108,58 @@ struct Members {
     round: u64,
 }
 
+/// A call that entered the kernel's epoll_wait while the set was the kernel's alone would
+/// not see the engine's datagrams. Until the next call comes by the engine an event
+/// descriptor in the set stands for the first entry, and carries its data.
+#[derive(Debug)]
+struct Kick {
+    epfd: RawFd,
+    event: Arc<Event>,
+    socket: Arc<UdpSocket>,
+}
+
+impl Kick {
+    fn install(epfd: RawFd, socket: &Arc<UdpSocket>, wanted: libc::epoll_event) -> Option<Self> {
+        let event = Arc::new(Event::open().ok()?);
+        let once = libc::epoll_event {
+            events: EPOLLIN | EPOLLONESHOT,
+            u64: wanted.u64,
+        };
+        let at = std::ptr::from_ref(&once) as usize;
+        event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, event.raw(), at).ok()?;
+        socket.add_waiter(&event);
+        socket.core().poll_mask(socket.ring_mask());
+        if socket.readable() {
+            event.signal();
+        }
+        Some(Self {
+            epfd,
+            event,
+            socket: Arc::clone(socket),
+        })
+    }
+}
+
+impl Drop for Kick {
+    fn drop(&mut self) {
+        let _ = event::epoll_ctl(self.epfd, libc::EPOLL_CTL_DEL, self.event.raw(), 0);
+        self.socket.remove_waiter(&self.event);
+    }
+}
+
 /// Shadow of one kernel epoll instance.
 #[derive(Debug)]
 pub struct Epoll {
     core: &'static Core,
     members: Lock<Members>,
     count: AtomicUsize,
-    /// Kernel descriptors in the set, as far as seen.
-    foreign: AtomicUsize,
-    /// The kernel's events filled the array: the engine's turn.
-    kernel_filled: AtomicBool,
+    /// There are, or may be, descriptors in the set that only the kernel knows.
+    foreign: AtomicBool,
+    /// Wakes a call that waits in the kernel since before the first entry of ours.
+    kick: Mutex<Option<Kick>>,
+    kicking: AtomicBool,
+    /// The kernel's events filled the array: the engine's turn, until each entry had its.
+    engine_turn: AtomicBool,
     fds: Mutex<Vec<RawFd>>,
     sleepers: AtomicU32,
     watchers: Mutex<Vec<Arc<Event>>>,
@@ -105,14 +167,21 @@ pub struct Epoll {
 }
 
 impl Epoll {
-    /// The shadow of a new, empty kernel instance.
-    pub(crate) fn new(core: &'static Core, epfd: RawFd, stats: &'static IomuxBlock) -> Self {
+    /// The shadow of a kernel instance. `used`: there may be descriptors in it already.
+    pub(crate) fn new(
+        core: &'static Core,
+        epfd: RawFd,
+        used: bool,
+        stats: &'static IomuxBlock,
+    ) -> Self {
         Self {
             core,
             members: Lock::new(Members::default()),
             count: AtomicUsize::new(0),
-            foreign: AtomicUsize::new(0),
-            kernel_filled: AtomicBool::new(false),
+            foreign: AtomicBool::new(used),
+            kick: Mutex::new(None),
+            kicking: AtomicBool::new(false),
+            engine_turn: AtomicBool::new(false),
             fds: Mutex::new(vec![epfd]),
             sleepers: AtomicU32::new(0),
             watchers: Mutex::new(Vec::new()),
@@ -127,7 +196,16 @@ impl Epoll {
         self.count.load(Ordering::Acquire) == 0
     }
 
+    /// A call that knows of the engine looks at the set: the kick has done its work.
+    fn end_kick(&self) {
+        if self.kicking.load(Ordering::Relaxed) {
+            self.kicking.store(false, Ordering::Relaxed);
+            *self.kick.lock() = None;
+        }
+    }
+
     pub(super) fn ring_mask(&self, depth: u32) -> u32 {
+        self.end_kick();
         self.members.lock().map_or(0, |m| {
             m.list
                 .iter()
@@ -187,7 +265,7 @@ impl Epoll {
         let Some(target) = target else {
             let result = event::epoll_ctl(epfd, op, fd, event)?;
             if op == libc::EPOLL_CTL_ADD {
-                self.foreign.fetch_add(1, Ordering::Relaxed);
+                self.foreign.store(true, Ordering::Relaxed);
             }
             return Ok(result);
         };
@@ -220,7 +298,9 @@ impl Epoll {
             event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0)?;
             event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, at)?;
         }
+        let mut first = false;
         if let Some(mut members) = self.members.lock() {
+            first = members.list.is_empty();
             members.list.retain(|m| m.fd != fd);
             members.list.push(Member {
                 fd,
@@ -233,6 +313,10 @@ impl Epoll {
                 reported: 0,
             });
             self.count.store(members.list.len(), Ordering::Release);
+        }
+        if first && let Object::Udp(socket) = target {
+            *self.kick.lock() = Kick::install(epfd, socket, wanted);
+            self.kicking.store(true, Ordering::Relaxed);
         }
         self.changed();
         Ok(result)
@@ -274,6 +358,7 @@ impl Epoll {
         timeout: Timeout,
         mask: Option<u64>,
     ) -> Result<usize, Errno> {
+        self.end_kick();
         if crate::socket::in_forked_child() {
             self.each_socket(0, &mut |socket| socket.settle());
         }
@@ -343,26 +428,25 @@ impl EpollSet<'_> {
     }
 
     /// Reports what the engine has, each entry once in a round, into the free part of
-    /// the array.
-    fn collect(&mut self) {
+    /// the array. False: the array was full before every entry had its turn.
+    fn collect(&mut self) -> bool {
         let Some(mut members) = self.epoll.members.lock() else {
-            return;
+            return true;
         };
         let round = members.round;
         let total = members.list.len();
-        let start = members.turn;
-        for i in 0..total {
-            let at = (start + i) % total;
+        let start = members.turn.min(total);
+        for at in (start..total).chain(0..start) {
             if self.filled == self.out.len() {
+                // In order, so that a pass over all entries has an end.
                 members.turn = at;
-                return;
+                return at == 0;
             }
             let member = &mut members.list[at];
-            let bits = if member.reported == round {
-                0
-            } else {
-                member.engine_bits()
-            };
+            if member.reported == round {
+                continue;
+            }
+            let bits = member.engine_bits();
             if bits == 0 {
                 continue;
             }
@@ -370,30 +454,33 @@ impl EpollSet<'_> {
                 self.disarm_kernel(member);
             }
             self.out[self.filled] = libc::epoll_event {
-                events: bits,
+                events: bits | member.kernel_bits(),
                 u64: member.data,
             };
             self.filled += 1;
             self.engine += 1;
         }
+        members.turn = 0;
+        true
     }
 
-    /// Gives the kernel's events back their own data; those of the engine's entries get
-    /// the engine's bits as well.
-    fn translate(&mut self, found: usize) {
+    /// Asks the kernel for as many as there is room for, and gives its events back their
+    /// own data; those of the engine's entries get the engine's bits as well.
+    fn append_kernel(&mut self) -> Result<(), Errno> {
+        let first = self.filled;
+        let found = event::epoll_wait(self.epfd, &mut self.out[first..], Some(0))?;
         let Some(mut members) = self.epoll.members.lock() else {
-            return;
+            return Ok(());
         };
         let round = members.round;
-        let mut kept = 0;
-        for i in 0..found {
+        for i in first..first + found {
             let mut event = self.out[i];
             let data = event.u64;
             if data & COOKIE_MASK == COOKIE {
                 let Some(member) = members.list.iter_mut().find(|m| m.id == data as u32) else {
                     continue; // removed meanwhile
                 };
-                if !member.armed {
+                if !member.armed || member.reported == round {
                     continue;
                 }
                 let bits = event.events;
@@ -408,10 +495,16 @@ impl EpollSet<'_> {
                 };
                 member.report(round);
             }
-            self.out[kept] = event;
-            kept += 1;
+            self.out[self.filled] = event;
+            self.filled += 1;
         }
-        self.filled = kept;
+        Ok(())
+    }
+
+    /// An entry wants to know about writing: the kernel's part is not to be kept back.
+    fn wants_writable(&self) -> bool {
+        let members = self.epoll.members.lock();
+        members.is_some_and(|m| m.list.iter().any(|e| e.events & KERNEL_BITS != 0))
     }
 
     fn next_round(&mut self) {
@@ -430,21 +523,28 @@ impl Set for EpollSet<'_> {
 
     fn engine_ready(&mut self) -> usize {
         self.next_round();
-        let turn = !self.epoll.kernel_filled.swap(false, Ordering::Relaxed);
-        if turn && self.epoll.core.skip_due(self.has_foreign()) {
+        let kernel_due = self.epoll.core.skip_due(self.has_foreign()) || self.wants_writable();
+        let engine_turn = self.epoll.engine_turn.load(Ordering::Relaxed);
+        if kernel_due && !engine_turn {
             // This time the kernel's come first, lest a full array starve them.
             return 0;
         }
-        self.collect();
+        let all = self.collect();
+        if engine_turn {
+            self.epoll.engine_turn.store(!all, Ordering::Relaxed);
+        }
+        if kernel_due && self.filled > 0 && self.filled < self.out.len() {
+            // An error here is the next call's: there is something to report.
+            let _ = self.append_kernel();
+        }
         self.filled
     }
 
     fn kernel_ready(&mut self) -> Result<usize, Errno> {
         self.next_round();
-        let found = event::epoll_wait(self.epfd, self.out, Some(0))?;
-        self.translate(found);
+        self.append_kernel()?;
         if self.filled == self.out.len() {
-            self.epoll.kernel_filled.store(true, Ordering::Relaxed);
+            self.epoll.engine_turn.store(true, Ordering::Relaxed);
         }
         self.collect();
         Ok(self.filled)
@@ -467,7 +567,7 @@ impl Set for EpollSet<'_> {
     }
 
     fn has_foreign(&self) -> bool {
-        self.epoll.foreign.load(Ordering::Relaxed) != 0
+        self.epoll.foreign.load(Ordering::Relaxed)
     }
 
     fn kernel_first(&mut self) -> bool {

@@ -133,7 +133,7 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &Spin, how: How) -> Result<(), 
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        event::ppoll(&mut fds, timeout, Some(how.mask.unwrap_or(hold.original()))).map(drop)
+        event::ppoll_cancellable(&mut fds, timeout, how.mask.unwrap_or(hold.original())).map(drop)
     };
     drop(hold);
     if let Some(event) = waker {

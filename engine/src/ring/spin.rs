@@ -117,6 +117,7 @@ impl Spin {
         if self.interrupted() {
             return Turn::Interrupted;
         }
+        event::test_cancel();
         let now = clock::monotonic();
         let started = *self.started.get_or_insert(now);
         if self.deadline.is_some_and(|d| now >= d) {

@@ -6,6 +6,7 @@
 
 use super::groups::{self, Groups};
 use super::io::wanted;
+use super::path::WHOLE_RING;
 use super::udp::{Family, Mode, SockAddrArg, UdpSocket};
 use crate::error::{Errno, Reason};
 use crate::sys::sock;
@@ -25,6 +26,10 @@ pub(super) mod tx_kernel {
     pub(crate) const DONTROUTE: u32 = 1 << 3;
     /// UDP_SEGMENT on the socket.
     pub(crate) const SEGMENT: u32 = 1 << 4;
+    /// MSG_MORE: what follows joins a datagram that the kernel holds.
+    pub(crate) const MORE: u32 = 1 << 6;
+    /// The kernel socket has an error to report (ICMP).
+    pub(crate) const ERROR: u32 = 1 << 7;
     /// IP_MTU_DISCOVER other than the default, where sizes and errors are the kernel's.
     pub(crate) const PMTU: u32 = 1 << 5;
 }
@@ -52,6 +57,8 @@ pub(super) struct Control {
     pub(super) unicast_if: u32,
     pub(super) mark: u32,
     pub(super) checksum: bool,
+    /// IP_RECVERR: errors also reach a socket that is not connected.
+    pub(super) recverr: bool,
     pub(super) dont_fragment: bool,
     /// Bytes of the receive queue (SO_RCVBUF).
     pub(super) receive_limit: usize,
@@ -94,6 +101,7 @@ impl Control {
             unicast_if: 0,
             mark: 0,
             checksum: true,
+            recverr: false,
             dont_fragment: ip(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT) != 0,
             receive_limit: sock::get_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
                 .map_or(212_992, |v| v.max(0) as usize),
@@ -196,6 +204,8 @@ impl UdpSocket {
         if self.mode() == Mode::Inherited {
             self.claim();
         }
+        // What came before is judged by the rules of before.
+        self.drain_rings();
         let result = sock::connect(fd, addr.ptr, addr.len);
         let mut control = self.control.lock();
         // Also after a failure: Linux may have dissolved the old association.
@@ -233,6 +243,12 @@ impl UdpSocket {
         if bound.is_ok() {
             self.refresh_names(fd, &mut control);
             self.reconcile(&mut control);
+        }
+    }
+
+    fn drain_rings(&self) {
+        for index in (0..32).filter(|i| self.ring_mask() & 1 << i != 0) {
+            self.core.ring(index).drain(WHOLE_RING);
         }
     }
 
@@ -310,6 +326,9 @@ impl UdpSocket {
         if level == libc::SOL_SOCKET && name == libc::SO_LOCK_FILTER {
             // A locked filter could not be taken off again.
             self.hand_back(Reason::OwnFilter);
+        }
+        if level == libc::IPPROTO_IP {
+            self.drain_rings(); // as for connect: a leave keeps what came before it
         }
         let result = sock::setsockopt(fd, level, name, ptr, len)?;
         let mut control = self.control.lock();
@@ -424,8 +443,8 @@ impl UdpSocket {
                 );
             }
             libc::IP_OPTIONS => self.with_tx(tx_kernel::OPTIONS, len != 0),
-            libc::IP_RECVERR
-            | libc::IP_FREEBIND
+            libc::IP_RECVERR => control.recverr = get(name) != 0,
+            libc::IP_FREEBIND
             | libc::IP_TRANSPARENT
             | libc::IP_BIND_ADDRESS_NO_PORT
             | libc::IP_MINTTL => {

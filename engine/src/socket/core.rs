@@ -14,7 +14,7 @@ use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, RouteKind, RouteQuery, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
-use crate::sys::event::{self, Event};
+use crate::sys::event::{self, ErrorWatch, Event};
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, RwLock};
@@ -105,6 +105,8 @@ pub struct Core {
     /// Rises with every datagram that the process gives to the kernel.
     kernel_epoch: AtomicU64,
     wakers: Mutex<Vec<Arc<Event>>>,
+    /// Kernel sockets that may get errors, watched by the control thread.
+    errors: Option<ErrorWatch>,
     readiness_calls: AtomicU32,
     poll_stats: &'static IomuxBlock,
     select_stats: &'static IomuxBlock,
@@ -141,6 +143,7 @@ impl Core {
             generation: AtomicU64::new(1),
             kernel_epoch: AtomicU64::new(0),
             wakers: Mutex::new(Vec::new()),
+            errors: ErrorWatch::open().ok(),
             neighbors: Mutex::new(Vec::new()),
         }
     }
@@ -193,6 +196,32 @@ impl Core {
         self.open_rings()
             .find(|r| r.ifindex == ifindex)
             .map(|r| r.primary)
+    }
+
+    /// The control thread sleeps on it; None when no descriptor could be had.
+    #[must_use]
+    pub fn errors_fd(&self) -> Option<RawFd> {
+        self.errors.as_ref().map(ErrorWatch::raw)
+    }
+
+    /// From now on an error of this kernel socket reaches its next call.
+    pub(super) fn watch_errors(&self, fd: RawFd) {
+        if let Some(watch) = &self.errors {
+            watch.add(fd);
+        }
+    }
+
+    /// Kernel sockets have errors: tells their shadows.
+    pub fn follow_errors(&self) {
+        let Some(watch) = &self.errors else { return };
+        let directory = self.directory.lock();
+        watch.each(|fd| {
+            for socket in directory.sockets.iter().filter_map(Weak::upgrade) {
+                if socket.fds.lock().contains(&fd) {
+                    socket.kernel_error();
+                }
+            }
+        });
     }
 
     /// Whether a readiness call is to look at the kernel although the engine has

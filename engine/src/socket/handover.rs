@@ -8,6 +8,7 @@
 use super::control::{Control, Filter};
 use super::core::{Attached, Directory};
 use super::demux::Wants;
+use super::path::WHOLE_RING;
 use super::udp::{Family, Mode, UdpSocket};
 use crate::clock;
 use crate::device;
@@ -17,9 +18,6 @@ use crate::sys::{bpf, raw, sock};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Frames emptied from a ring when a socket leaves it: more than any ring has.
-const WHOLE_RING: usize = 1 << 16;
 
 impl UdpSocket {
     /// Puts the socket where its state says it belongs.
@@ -174,6 +172,9 @@ impl UdpSocket {
             bpf::attach(fd, &bpf::shadow(&interfaces, !unicast))
                 .map_err(|_| Reason::NoResources)?;
             control.filter = Filter::Shadow;
+        }
+        if control.peer.is_some() || control.recverr {
+            self.core.watch_errors(fd);
         }
         self.rings.store(mask, Ordering::Release);
         if self.mode() != Mode::Engine {

@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 const REASSEMBLY_BYTES: usize = 4 << 20;
 const REASSEMBLY_DATAGRAMS: usize = 1024;
 
+/// A budget that empties any ring: more frames than it has slots.
+pub(super) const WHOLE_RING: usize = 1 << 16;
+
 /// A receive call that takes a datagram straight from the ring.
 pub trait Direct {
     /// Offers a datagram for `socket`; true: taken, it must not be queued.

@@ -278,7 +278,7 @@ impl UdpSocket {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            match event::ppoll(&mut set, timeout, Some(hold.original())) {
+            match event::ppoll_cancellable(&mut set, timeout, hold.original()) {
                 Ok(0) if nap.is_none() => Err(Errno::AGAIN),
                 Ok(0) if spin.remaining() == Some(0) => Err(Errno::AGAIN),
                 Ok(_) => Ok(()),

@@ -3,6 +3,7 @@
 //! What the engine cannot send exactly as Linux would is answered with
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
+use super::control::tx_kernel;
 use super::io::{Destination, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
@@ -101,7 +102,7 @@ impl UdpSocket {
             || flags & !HARMLESS != 0
             || control.is_some_and(|c| c.segment.is_some())
         {
-            return self.send_aside(dest);
+            return self.send_aside(dest, flags);
         }
         let destination = match dest {
             Destination::V4(address) => address,
@@ -138,7 +139,14 @@ impl UdpSocket {
     /// A socket that is not served by the engine, or not yet: an unbound one gets its
     /// port now, as the kernel would give it, so that the answer finds the engine.
     #[cold]
-    fn send_aside(&self, dest: Destination) -> Sent {
+    fn send_aside(&self, dest: Destination, flags: i32) -> Sent {
+        if flags & libc::MSG_MORE != 0 {
+            self.tx_kernel.fetch_or(tx_kernel::MORE, Ordering::Relaxed);
+        } else {
+            // This call ends the datagram, or brings the error back.
+            let once = tx_kernel::MORE | tx_kernel::ERROR;
+            self.tx_kernel.fetch_and(!once, Ordering::Relaxed);
+        }
         match self.mode() {
             Mode::Inherited => self.claim(),
             Mode::Kernel if matches!(dest, Destination::V4(_)) => self.autobind(),
@@ -259,6 +267,12 @@ impl UdpSocket {
                 self.to_kernel()
             }
         }
+    }
+
+    /// The kernel socket has an error (ICMP): the next call of the program fetches it.
+    pub(super) fn kernel_error(&self) {
+        self.tx_kernel.fetch_or(tx_kernel::ERROR, Ordering::Relaxed);
+        self.hint_kernel();
     }
 
     /// Counts a send that the kernel made for this socket.

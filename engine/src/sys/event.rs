@@ -5,6 +5,7 @@ use super::raw::syscall6;
 use crate::error::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// ppoll on a set, `timeout` in nanoseconds (None: for ever), `mask` in the kernel's
 /// 64-bit form.
@@ -16,10 +17,7 @@ pub fn ppoll(
     timeout: Option<u64>,
     mask: Option<u64>,
 ) -> Result<usize, Errno> {
-    let ts = timeout.map(|ns| libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as i64,
-        tv_nsec: (ns % 1_000_000_000) as i64,
-    });
+    let ts = timeout.map(timespec);
     let ts_ptr = ts.as_ref().map_or(0, |t| std::ptr::from_ref(t) as usize);
     let mask_ptr = mask.as_ref().map_or(0, |m| std::ptr::from_ref(m) as usize);
     // SAFETY: all three live until the call returns; the lengths match.
@@ -35,6 +33,83 @@ pub fn ppoll(
                 0,
             ],
         )
+    }
+}
+
+type Testcancel = unsafe extern "C" fn();
+type LibcPpoll = unsafe extern "C" fn(
+    *mut libc::pollfd,
+    libc::nfds_t,
+    *const libc::timespec,
+    *const libc::sigset_t,
+) -> libc::c_int;
+
+static TESTCANCEL: AtomicUsize = AtomicUsize::new(0);
+static LIBC_PPOLL: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes waiting calls cancellation points (pthreads(7)): the addresses of libc's own
+/// `pthread_testcancel` and `ppoll`, past our hooks; 0: there is none. Once, before the
+/// first wait.
+pub fn set_cancellation(testcancel: usize, ppoll: usize) {
+    TESTCANCEL.store(testcancel, Ordering::Release);
+    LIBC_PPOLL.store(ppoll, Ordering::Release);
+}
+
+/// A cancellation point of a spinning call. No lock may be held: frames are unwound
+/// without their destructors.
+pub fn test_cancel() {
+    let address = TESTCANCEL.load(Ordering::Acquire);
+    if address != 0 {
+        // SAFETY: the address is that of pthread_testcancel.
+        let call: Testcancel = unsafe { std::mem::transmute(address) };
+        // SAFETY: takes no arguments.
+        unsafe { call() };
+    }
+}
+
+/// [`ppoll`] as a cancellation point, for the sleep of a call of the program.
+///
+/// # Errors
+/// EINTR, EINVAL, ENOMEM.
+pub fn ppoll_cancellable(
+    fds: &mut [libc::pollfd],
+    timeout: Option<u64>,
+    mask: u64,
+) -> Result<usize, Errno> {
+    let address = LIBC_PPOLL.load(Ordering::Acquire);
+    if address == 0 {
+        return ppoll(fds, timeout, Some(mask));
+    }
+    let ts = timeout.map(timespec);
+    // SAFETY: all-zero is a valid, empty set.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel's 64 bits are the first of glibc's and musl's larger set.
+    unsafe { std::ptr::from_mut(&mut set).cast::<u64>().write(mask) };
+    // SAFETY: the address is that of ppoll.
+    let call: LibcPpoll = unsafe { std::mem::transmute(address) };
+    let ts = ts.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: all arguments live until the call returns; the length matches.
+    let found = unsafe {
+        call(
+            fds.as_mut_ptr(),
+            fds.len() as libc::nfds_t,
+            ts,
+            &raw const set,
+        )
+    };
+    usize::try_from(found).map_err(|_| {
+        Errno(
+            std::io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EINTR),
+        )
+    })
+}
+
+fn timespec(ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
     }
 }
 
@@ -133,6 +208,61 @@ impl Event {
                 [self.fd.as_raw_fd() as usize, at, 8, 0, 0, 0],
             )
         };
+    }
+
+    /// For the poll set.
+    #[must_use]
+    pub fn raw(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// An epoll instance that tells of errors on sockets, each once (EPOLLERR, edge).
+#[derive(Debug)]
+pub struct ErrorWatch {
+    fd: Handle,
+}
+
+impl ErrorWatch {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE.
+    pub fn open() -> Result<Self, Errno> {
+        // SAFETY: epoll_create1 takes an integer.
+        let fd = unsafe {
+            syscall6(
+                libc::SYS_epoll_create1,
+                [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0],
+            )
+        }?;
+        Ok(Self {
+            fd: Handle::new(fd as RawFd),
+        })
+    }
+
+    /// Watches a socket; the kernel takes it out when it is closed.
+    pub fn add(&self, socket: RawFd) {
+        let wanted = libc::epoll_event {
+            events: libc::EPOLLET as u32,
+            u64: socket as u64,
+        };
+        let at = std::ptr::from_ref(&wanted) as usize;
+        // EEXIST: watched already.
+        let _ = epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, at);
+    }
+
+    /// Calls `visit` with every socket that has an error.
+    pub fn each(&self, mut visit: impl FnMut(RawFd)) {
+        let mut out = [libc::epoll_event { events: 0, u64: 0 }; 16];
+        while let Ok(n) = epoll_wait(self.fd.as_raw_fd(), &mut out, Some(0)) {
+            for event in &out[..n] {
+                visit(event.u64 as RawFd);
+            }
+            if n < out.len() {
+                return;
+            }
+        }
     }
 
     /// For the poll set.

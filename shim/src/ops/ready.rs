@@ -62,7 +62,7 @@ pub(crate) fn epoll_created(epfd: RawFd) {
     if process::is_own()
         && let Some(stack) = startup::running()
     {
-        let object = Object::Epoll(stack.open_epoll(epfd));
+        let object = Object::Epoll(stack.open_epoll(epfd, false));
         super::fd::adopt(epfd, Held { object, v6: false });
     }
 }
@@ -89,7 +89,7 @@ pub(crate) fn epoll_ctl(epfd: RawFd, op: c_int, fd: RawFd, event: usize) -> Verd
     let Some(stack) = startup::running() else {
         return Verdict::PassThrough;
     };
-    let object = Object::Epoll(stack.open_epoll(epfd));
+    let object = Object::Epoll(stack.open_epoll(epfd, true));
     let Some(Object::Epoll(epoll)) = adopt_new(epfd, Held { object, v6: false }) else {
         return Verdict::PassThrough;
     };
