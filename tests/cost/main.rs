@@ -2,7 +2,8 @@
 //! device; compared with the committed figures, a rise of more than 5 % fails.
 //!
 //! Counting needs no quiet machine. Each operation runs N and 2N times; the
-//! difference divided by N has no start-up in it. `--bless` rewrites the figures.
+//! difference divided by N has no start-up in it. `--bless` rewrites the figures;
+//! `--profile` shows where the instructions of each operation go instead.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -69,6 +70,10 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     permanent_neighbour(&lab);
+    if std::env::args().any(|a| a == "--profile") {
+        OPERATIONS.iter().for_each(|o| profile(&lab, o));
+        return ExitCode::SUCCESS;
+    }
     let counted: Vec<f64> = OPERATIONS.iter().map(|o| cost(&lab, o)).collect();
     if bless {
         std::fs::write(figures_path(), render(&counted)).expect("the source tree is writable");
@@ -95,8 +100,7 @@ fn permanent_neighbour(lab: &Lab) {
 }
 
 fn cost(lab: &Lab, operation: &Operation) -> f64 {
-    let memory = Mode::Shim(&[("SHIM_BACKEND", "memory")]);
-    let shim = per_call(lab, operation, memory);
+    let shim = per_call(lab, operation, MEMORY);
     if operation.added {
         shim - per_call(lab, operation, Mode::Native)
     } else {
@@ -112,18 +116,27 @@ fn per_call(lab: &Lab, operation: &Operation, mode: Mode) -> f64 {
     per_call
 }
 
+const MEMORY: Mode = Mode::Shim(&[("SHIM_BACKEND", "memory")]);
+
 fn count(lab: &Lab, operation: &Operation, mode: Mode, calls: u64) -> u64 {
+    let report = callgrind(lab, operation, mode, calls, "/dev/null");
+    collected(&report).unwrap_or_else(|| panic!("callgrind told no total:\n{report}"))
+}
+
+/// Runs an operation under callgrind; what callgrind says.
+fn callgrind(lab: &Lab, operation: &Operation, mode: Mode, calls: u64, out: &str) -> String {
     let source = victim::root().join("tests/cost/operations.c");
     let program = victim::compile_file(&source, Variant::Plain);
-    let words = [
-        "--tool=callgrind",
-        "--callgrind-out-file=/dev/null",
-        "--toggle-collect=counted",
-    ];
     let program = program.display().to_string();
-    let calls = calls.to_string();
-    let mut args = words.to_vec();
-    args.extend([program.as_str(), operation.code, &calls]);
+    let (calls, out) = (calls.to_string(), format!("--callgrind-out-file={out}"));
+    let args = [
+        "--tool=callgrind",
+        "--toggle-collect=counted",
+        &out,
+        &program,
+        operation.code,
+        &calls,
+    ];
     let run = Program::new("valgrind", &args)
         .on(&lab.near)
         .mode(mode)
@@ -135,7 +148,29 @@ fn count(lab: &Lab, operation: &Operation, mode: Mode, calls: u64) -> u64 {
         .limit(Duration::from_secs(150))
         .run()
         .success(operation.name);
-    collected(&run.stderr).unwrap_or_else(|| panic!("callgrind told no total:\n{}", run.stderr))
+    run.stderr
+}
+
+/// The functions in which an operation spends its instructions.
+fn profile(lab: &Lab, operation: &Operation) {
+    let out = std::env::temp_dir().join(format!("shim-tests-{}-profile", std::process::id()));
+    let path = out.display().to_string();
+    let _ = callgrind(lab, operation, MEMORY, CALLS, &path);
+    let shown = Program::new(
+        "callgrind_annotate",
+        &["--auto=no", "--threshold=95", &path],
+    )
+    .run()
+    .success("callgrind_annotate");
+    let _ = std::fs::remove_file(&out);
+    eprintln!("== {}, {CALLS} calls", operation.name);
+    for line in shown.stdout.lines().filter(|l| l.contains("%)")) {
+        let end = line
+            .char_indices()
+            .nth(180)
+            .map_or(line.len(), |(at, _)| at);
+        eprintln!("{}", &line[..end]);
+    }
 }
 
 /// From callgrind's `==pid== Collected : 12345`.
