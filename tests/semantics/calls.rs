@@ -94,6 +94,12 @@ fn wild_pointers() {
     Case::new("wild_pointers").engine(0, 0).run();
 }
 
+/// The kernel receives, rings send.
+#[test]
+fn reuse_send() {
+    Case::new("reuse_send").engine(0, 5).run();
+}
+
 #[test]
 fn reuseport() {
     Case::new("reuseport").kernel(Reason::SharedPort).run();

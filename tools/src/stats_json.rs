@@ -52,17 +52,13 @@ pub fn family(family: u32) -> String {
     }
 }
 
-/// Why the kernel serves a socket; `None` if the engine does.
+/// Why the kernel serves a socket, or receives for an accelerated one; `None` if the
+/// engine does both.
 #[must_use]
 pub fn reason(socket: &SocketSnapshot) -> Option<&'static str> {
-    if socket.accelerated {
-        return None;
-    }
-    Some(
-        socket
-            .reason
-            .map_or("unknown reason", |reason| reason.text()),
-    )
+    let known = socket.reason.map(|reason| reason.text());
+    let unknown = (!socket.accelerated).then_some("unknown reason");
+    known.or(unknown)
 }
 
 fn ring(ring: &RingSnapshot) -> Value {

@@ -363,10 +363,14 @@ fn share(hit: u64, miss: u64) -> String {
     format!("{:.2}", hit as f64 * 100.0 / all as f64)
 }
 
-/// "accelerated", or the reason why not.
+/// "accelerated", or the reason why not, or why in one direction only.
 #[must_use]
 pub fn status(socket: &SocketSnapshot) -> String {
-    reason(socket).map_or("accelerated".to_owned(), |reason| format!("os: {reason}"))
+    match reason(socket) {
+        None => "accelerated".to_owned(),
+        Some(reason) if socket.accelerated => format!("sends accelerated, rx os: {reason}"),
+        Some(reason) => format!("os: {reason}"),
+    }
 }
 
 fn address(address: Option<SocketAddr>) -> String {

@@ -32,6 +32,8 @@ pub(super) mod tx_kernel {
     pub(crate) const ERROR: u32 = 1 << 7;
     /// IP_MTU_DISCOVER other than the default, where sizes and errors are the kernel's.
     pub(crate) const PMTU: u32 = 1 << 5;
+    /// No ring sends for it: what [`super::UdpSocket::reconcile`] decides.
+    pub(crate) const UNSERVED: u32 = 1 << 8;
 }
 
 /// What the control plane knows of a socket.
@@ -62,6 +64,8 @@ pub(super) struct Control {
     pub(super) dont_fragment: bool,
     /// Bytes of the receive queue (SO_RCVBUF).
     pub(super) receive_limit: usize,
+    /// It has sent: rings are worth having for that alone.
+    pub(super) sends: bool,
     /// The kernel has it for good.
     pub(super) stays: Option<Reason>,
     /// The program's own socket filter replaced ours.
@@ -105,6 +109,7 @@ impl Control {
             dont_fragment: ip(libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT) != 0,
             receive_limit: sock::get_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
                 .map_or(212_992, |v| v.max(0) as usize),
+            sends: false,
             stays: None,
             filter: Filter::None,
         }
@@ -156,7 +161,7 @@ impl UdpSocket {
         }
     }
 
-    fn with_tx(&self, bit: u32, on: bool) {
+    pub(super) fn with_tx(&self, bit: u32, on: bool) {
         if on {
             self.tx_kernel.fetch_or(bit, Ordering::Relaxed);
         } else {
@@ -215,14 +220,23 @@ impl UdpSocket {
         result
     }
 
-    /// An unbound socket sends: it gets its port by an explicit bind to port 0, which is
-    /// what the kernel would do within the send.
-    pub(super) fn autobind(&self) {
-        let fd = self.fd();
+    /// A socket that no ring sends for is about to send: are there rings for that? An
+    /// unbound one with a destination gets its port by an explicit bind to port 0, which
+    /// is what the kernel would do within the send.
+    pub(super) fn begin_sending(&self, addressed: bool) {
         let mut control = self.control.lock();
-        if control.local.is_some() || control.stays.is_some() {
+        if control.stays.is_some() || control.sends && control.local.is_some() {
             return;
         }
+        if control.local.is_none() && !(addressed && self.autobind(&mut control)) {
+            return;
+        }
+        control.sends = true;
+        self.reconcile(&mut control);
+    }
+
+    fn autobind(&self, control: &mut Control) -> bool {
+        let fd = self.fd();
         let v4_any = libc::sockaddr_in {
             sin_family: libc::AF_INET as u16,
             sin_port: 0,
@@ -241,9 +255,9 @@ impl UdpSocket {
             Family::V6 => sock::bind(fd, std::ptr::from_ref(&v6_any) as usize, 28),
         };
         if bound.is_ok() {
-            self.refresh_names(fd, &mut control);
-            self.reconcile(&mut control);
+            self.refresh_names(fd, control);
         }
+        bound.is_ok()
     }
 
     fn drain_rings(&self) {

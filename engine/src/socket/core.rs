@@ -622,7 +622,7 @@ impl Core {
     pub(crate) fn disown(directory: &Directory) {
         FORKED_CHILD.store(true, Ordering::Relaxed);
         for socket in directory.sockets.iter().filter_map(Weak::upgrade) {
-            if socket.mode() == Mode::Engine {
+            if socket.sends_by_ring() {
                 socket.set_mode(Mode::Inherited);
             }
         }

@@ -5,7 +5,7 @@
 //! with what is. epoll membership, O_NONBLOCK and queued data stay as they are, for the
 //! descriptor is the kernel's all along.
 
-use super::control::{Control, Filter};
+use super::control::{Control, Filter, tx_kernel};
 use super::core::{Attached, Directory};
 use super::demux::Wants;
 use super::path::WHOLE_RING;
@@ -28,10 +28,23 @@ impl UdpSocket {
             .and_then(|(mask, wants)| self.attach(control, &mut directory, mask, wants));
         if let Err(reason) = result {
             self.detach(control, &mut directory);
+            let sends = self.rings_to_send(control, &mut directory, reason);
+            self.with_tx(tx_kernel::UNSERVED, !sends);
             self.publish(control, Some(reason));
         } else {
             self.publish(control, None);
         }
+    }
+
+    /// Whether rings send for a socket whose datagrams the kernel receives. Not before
+    /// its first send: a ring takes memory.
+    fn rings_to_send(&self, control: &Control, directory: &mut Directory, reason: Reason) -> bool {
+        let possible = matches!(reason, Reason::SharedPort | Reason::Waiting);
+        possible
+            && control.sends
+            && Self::local_v4(control)
+                .and_then(|local| self.open_rings(control, directory, *local.ip()))
+                .is_ok()
     }
 
     /// Which rings, and what is wanted from them; or why none.
@@ -49,18 +62,7 @@ impl UdpSocket {
         if self.mode() == Mode::Kernel && self.kernel_readers.load(Ordering::SeqCst) != 0 {
             return Err(Reason::Waiting);
         }
-        let candidates = self.candidates(control, *local.ip())?;
-        let mut mask = 0;
-        let mut refusal = Reason::NoInterface;
-        for interface in &candidates {
-            match self.core.ensure_ring(directory, interface) {
-                Ok(index) => mask |= 1 << index,
-                Err(reason) => refusal = reason,
-            }
-        }
-        if mask == 0 {
-            return Err(refusal);
-        }
+        let mask = self.open_rings(control, directory, *local.ip())?;
         let peer = control
             .peer
             .and_then(super::control::v4)
@@ -77,6 +79,24 @@ impl UdpSocket {
             since: 0,
         };
         Ok((mask, wants))
+    }
+
+    /// The rings of [`Self::candidates`], opened if need be.
+    fn open_rings(
+        &self,
+        control: &Control,
+        directory: &mut Directory,
+        local: std::net::Ipv4Addr,
+    ) -> Result<u32, Reason> {
+        let mut mask = 0;
+        let mut refusal = Reason::NoInterface;
+        for interface in &self.candidates(control, local)? {
+            match self.core.ensure_ring(directory, interface) {
+                Ok(index) => mask |= 1 << index,
+                Err(reason) => refusal = reason,
+            }
+        }
+        if mask == 0 { Err(refusal) } else { Ok(mask) }
     }
 
     /// The interfaces that may bring datagrams for this socket and can be accelerated.
@@ -100,7 +120,7 @@ impl UdpSocket {
         for interface in tables.interfaces() {
             let wanted = if control.device != 0 {
                 interface.index == control.device
-            } else if control.shared_port {
+            } else if control.shared_port && !control.groups.members().is_empty() {
                 control
                     .groups
                     .members()
@@ -304,10 +324,12 @@ impl UdpSocket {
     }
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {
-        let ring = self.mode() == Mode::Engine;
         self.stats.set_local(control.local);
         self.stats.set_peer(control.peer);
-        self.stats.set_reason(reason.filter(|_| !ring));
+        match reason {
+            Some(reason) if self.sends_by_ring() => self.stats.set_send_only(reason),
+            reason => self.stats.set_reason(reason),
+        }
         self.stats.set_groups(
             control
                 .groups

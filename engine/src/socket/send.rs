@@ -97,8 +97,7 @@ impl UdpSocket {
         control: Option<&SendControl>,
         flags: i32,
     ) -> Sent {
-        if self.mode() != Mode::Engine
-            || self.tx_kernel.load(Ordering::Relaxed) != 0
+        if self.tx_kernel.load(Ordering::Relaxed) != 0
             || flags & !HARMLESS != 0
             || control.is_some_and(|c| c.segment.is_some())
         {
@@ -136,8 +135,8 @@ impl UdpSocket {
         Sent::Kernel
     }
 
-    /// A socket that is not served by the engine, or not yet: an unbound one gets its
-    /// port now, as the kernel would give it, so that the answer finds the engine.
+    /// A socket that no ring sends for, or not yet: an unbound one gets its port now, as
+    /// the kernel would give it, so that the answer finds the engine.
     #[cold]
     fn send_aside(&self, dest: Destination, flags: i32) -> Sent {
         if flags & libc::MSG_MORE != 0 {
@@ -149,7 +148,11 @@ impl UdpSocket {
         }
         match self.mode() {
             Mode::Inherited => self.claim(),
-            Mode::Kernel if matches!(dest, Destination::V4(_)) => self.autobind(),
+            Mode::Kernel if !self.sends_by_ring() => match dest {
+                Destination::V4(_) => self.begin_sending(true),
+                Destination::Connected => self.begin_sending(false),
+                Destination::Other => {}
+            },
             Mode::Kernel | Mode::Engine => {}
         }
         self.to_kernel()

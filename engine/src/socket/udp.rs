@@ -4,7 +4,7 @@
 //! path reads atomics; what the control plane knows stands behind the core's
 //! directory lock ([`super::core`]).
 
-use super::control::Control;
+use super::control::{Control, tx_kernel};
 use super::core::Core;
 use super::io::{Datagram, Delivery, Receive};
 use super::path::Direct;
@@ -142,7 +142,7 @@ impl UdpSocket {
             kernel_look: KernelLook::default(),
             peer: AtomicU64::new(0),
             tx: Lock::new(TxCache::default()),
-            tx_kernel: AtomicU32::new(0),
+            tx_kernel: AtomicU32::new(tx_kernel::UNSERVED),
             sleepers: AtomicU32::new(0),
             waiters: Mutex::new(Vec::new()),
             cutoff: Cell::new(),
@@ -164,6 +164,12 @@ impl UdpSocket {
 
     pub(super) fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Release);
+        self.with_tx(tx_kernel::UNSERVED, mode != Mode::Engine);
+    }
+
+    /// Rings send for it, whoever receives.
+    pub(super) fn sends_by_ring(&self) -> bool {
+        self.tx_kernel.load(Ordering::Relaxed) & tx_kernel::UNSERVED == 0
     }
 
     /// A number that names the kernel socket.

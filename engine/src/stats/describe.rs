@@ -77,6 +77,14 @@ impl SocketBlock {
         });
     }
 
+    /// The engine sends, the kernel receives; why.
+    pub fn set_send_only(&self, reason: Reason) {
+        self.update(|state| {
+            state.accelerated.store(1, Relaxed);
+            state.reason.store(reason.code(), Relaxed);
+        });
+    }
+
     /// The descriptor, where dup2 or the like changed it.
     pub fn set_fd(&self, fd: i32) {
         self.set(|state| &state.fd, fd as u32);

@@ -156,9 +156,9 @@ pub struct SocketState {
     pub fd: AtomicU32,
     /// AF_INET or AF_INET6.
     pub family: AtomicU32,
-    /// 1 if the engine serves it.
+    /// 1 if the engine serves it, or sends for it at least.
     pub accelerated: AtomicU32,
-    /// [`crate::error::Reason`] if it does not.
+    /// [`crate::error::Reason`] if it does not, or only sends.
     pub reason: AtomicU32,
     /// 0 for O_NONBLOCK.
     pub blocking: AtomicU32,

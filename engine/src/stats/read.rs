@@ -19,6 +19,9 @@ use core::fmt;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::sync::atomic::Ordering::Relaxed;
 
+/// Copies taken in the hope of one that no setter was at work on.
+const TRIES: usize = 64;
+
 /// Why there are no statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadError {
@@ -151,9 +154,9 @@ pub struct SocketSnapshot {
     pub slot: usize,
     /// AF_INET or AF_INET6.
     pub family: u32,
-    /// The engine serves it.
+    /// The engine serves it, or sends for it at least.
     pub accelerated: bool,
-    /// Why not.
+    /// Why not; of an accelerated one why the kernel receives.
     pub reason: Option<Reason>,
     /// Local address.
     pub local: Option<SocketAddr>,
@@ -296,7 +299,7 @@ impl Reader {
         // A socket's state in the second copy is whole if its sequence number is even
         // and the same in the copies before and after.
         let mut copies = [self.copy()?, self.copy()?, self.copy()?];
-        for _ in 0..3 {
+        for _ in 0..TRIES {
             if settled(&self.area(&copies[0]), &self.area(&copies[2])) {
                 break;
             }
@@ -365,19 +368,13 @@ fn socket((slot, block): (usize, &SocketBlock)) -> Option<SocketSnapshot> {
     if state.in_use.load(Relaxed) != LIVE {
         return None;
     }
-    let accelerated = state.accelerated.load(Relaxed) == 1;
-    let reason = if accelerated {
-        None
-    } else {
-        Reason::from_code(state.reason.load(Relaxed))
-    };
     Some(SocketSnapshot {
         fd: state.fd.load(Relaxed) as i32,
         generation: state.generation.load(Relaxed),
         slot,
         family: state.family.load(Relaxed),
-        accelerated,
-        reason,
+        accelerated: state.accelerated.load(Relaxed) == 1,
+        reason: Reason::from_code(state.reason.load(Relaxed)),
         local: state.local.get(),
         peer: state.peer.get(),
         blocking: state.blocking.load(Relaxed) != 0,

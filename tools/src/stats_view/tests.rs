@@ -202,3 +202,14 @@ fn an_unknown_reason_and_huge_numbers_are_shown() {
         }
     }
 }
+
+#[test]
+fn a_socket_that_only_sends_says_who_receives() {
+    let mut snapshot = example();
+    snapshot.sockets[1].accelerated = true;
+    let text = style(View::Basic, None).render(&snapshot);
+    assert!(
+        text.contains("sends accelerated, rx os: bound or connected to loopback"),
+        "{text}"
+    );
+}

@@ -223,3 +223,22 @@ fn a_child_neither_removes_nor_writes_the_parents_file() {
     assert_eq!(reader.snapshot().unwrap().sockets[0].rx.packets, 1);
     assert!(!publisher.is_published());
 }
+
+/// The engine may send for a socket whose datagrams the kernel receives.
+#[test]
+fn a_socket_that_only_sends_has_its_reason() {
+    let scratch = Scratch::new("send-only");
+    let publisher = publish(&scratch, 4);
+    let block = publisher.socket(3);
+    let told = || {
+        let reader = Reader::open(scratch.text(), std::process::id()).unwrap();
+        let socket = reader.snapshot().unwrap().sockets.remove(0);
+        (socket.accelerated, socket.reason)
+    };
+    block.set_send_only(Reason::SharedPort);
+    assert_eq!(told(), (true, Some(Reason::SharedPort)));
+    block.set_reason(None);
+    assert_eq!(told(), (true, None));
+    block.set_reason(Some(Reason::SharedPort));
+    assert_eq!(told(), (false, Some(Reason::SharedPort)));
+}
