@@ -279,10 +279,14 @@ impl Row {
             }
             Kind::Hex => {
                 let digits = raw.strip_prefix("0x").or_else(|| raw.strip_prefix("0X"));
-                let number = i64::from_str_radix(digits.unwrap_or(raw), 16);
+                let digits = digits.unwrap_or(raw);
+                // No sign: what it would read as cannot be written again.
+                let number = digits.bytes().all(|b| b.is_ascii_hexdigit());
+                let number = number.then(|| i64::from_str_radix(digits, 16).ok());
                 number
+                    .flatten()
                     .map(Value::Int)
-                    .map_err(|_| bad("a hexadecimal number"))
+                    .ok_or_else(|| bad("a hexadecimal number"))
             }
             Kind::Switch => match raw.to_ascii_lowercase().as_str() {
                 "0" | "off" | "no" | "false" | "disable" | "disabled" => Ok(Value::Int(0)),

@@ -254,6 +254,11 @@ fn bad_values_keep_what_was_there() {
         ),
         (
             "VMA_LOG_CB_FUNC_PTR",
+            "-1",
+            "is not a hexadecimal number; using the default 0x0",
+        ),
+        (
+            "VMA_LOG_CB_FUNC_PTR",
             "xyz",
             "is not a hexadecimal number; using the default 0x0",
         ),
