@@ -26,6 +26,7 @@ engine! {
     mc_all rx 3 tx 0;
     mc_sources rx 4 tx 0;
     mc_loop rx 0 tx 1;
+    join_while_reading rx 3 tx 0;
 }
 
 /// `numbers` datagrams to the group from the far host; returns when all are sent.

@@ -26,6 +26,8 @@ impl UdpSocket {
         let result = self
             .plan(control, &mut directory)
             .and_then(|(mask, wants)| self.attach(control, &mut directory, mask, wants));
+        let waiting = matches!(result, Err(Reason::Waiting));
+        self.waiting.store(waiting, Ordering::SeqCst);
         if let Err(reason) = result {
             self.detach(control, &mut directory);
             let sends = self.rings_to_send(control, &mut directory, reason);

@@ -143,8 +143,12 @@ impl UdpSocket {
         }
         self.kernel_readers.fetch_add(1, Ordering::SeqCst);
         let result = call.kernel(fd, 0);
-        self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
+        let last = self.kernel_readers.fetch_sub(1, Ordering::SeqCst) == 1;
         self.count_kernel(result);
+        if last && self.waiting.load(Ordering::SeqCst) {
+            let mut control = self.control.lock();
+            self.reconcile(&mut control);
+        }
         result
     }
 

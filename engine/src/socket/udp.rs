@@ -77,6 +77,8 @@ pub struct UdpSocket {
     pub(super) receive_timeout: AtomicU64,
     /// Calls blocked in the kernel's receive: they would not see the engine's datagrams.
     pub(super) kernel_readers: AtomicU32,
+    /// Only such a call keeps it from the engine.
+    pub(super) waiting: AtomicBool,
     /// Calls that wait in user space or in a ppoll.
     pub(super) blocked: AtomicU32,
     pub(super) kernel_look: KernelLook,
@@ -138,6 +140,7 @@ impl UdpSocket {
             wanted: AtomicU32::new(0),
             receive_timeout: AtomicU64::new(0),
             kernel_readers: AtomicU32::new(0),
+            waiting: AtomicBool::new(false),
             blocked: AtomicU32::new(0),
             kernel_look: KernelLook::default(),
             peer: AtomicU64::new(0),
