@@ -3,13 +3,14 @@
 
 use crate::clock;
 use crate::config::{Config, Opt};
+use crate::error::Errno;
 use crate::net::{Changes, Monitor, RouteClient, Tables};
 use crate::ready::{Epoll, Object};
 use crate::ring;
-use crate::socket::{Announce, Core, Directory, Family, Tuning, UdpSocket};
+use crate::socket::{Announce, Core, Family, ForkState, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::{cell, event, fd, signal};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -35,16 +36,7 @@ pub struct Stack {
     /// This process's shared part; null in a forked child until it needs one.
     core: AtomicPtr<Core>,
     starting: Mutex<()>,
-    forking: Mutex<Option<ForkGuard>>,
-}
-
-/// Directory lock held across fork.
-struct ForkGuard(MutexGuard<'static, Directory>);
-
-impl std::fmt::Debug for ForkGuard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ForkGuard")
-    }
+    forking: Mutex<Option<ForkState>>,
 }
 
 fn tuning(config: &Config) -> Tuning {
@@ -112,28 +104,42 @@ impl Stack {
             usize::try_from(self.config.int(Opt::StatsFdNum)).unwrap_or(100),
         );
         let mut tables = Tables::new();
-        let monitor = Monitor::open().and_then(|mut monitor| {
+        // A program with hardly a descriptor left keeps them all.
+        let room = fd::has_room();
+        let monitor = if room {
+            Monitor::open()
+        } else {
+            Err(Errno(libc::EMFILE))
+        };
+        let monitor = monitor.and_then(|mut monitor| {
             monitor.dump(&mut tables)?;
             Ok(monitor)
         });
-        let routes = RouteClient::open();
+        let routes = if room {
+            RouteClient::open()
+        } else {
+            Err(Errno(libc::EMFILE))
+        };
         let core = Core::new(
             Arc::clone(&self.config),
             tuning(&self.config),
             publisher,
             tables,
             routes.ok(),
+            room,
             self.announce,
         );
         if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsDir).is_empty()) {
             core.publisher.process().totals.warnings.add(1);
             core.say(&line);
         }
-        core.set_monitor(
-            monitor
-                .map_err(|e| core.say(&format!("no netlink: {e}")))
-                .ok(),
-        );
+        match monitor {
+            Ok(monitor) => core.set_monitor(Some(monitor)),
+            Err(_) if !room => {
+                core.say("hardly a file descriptor left: sockets stay on the kernel")
+            }
+            Err(e) => core.say(&format!("no netlink: {e}")),
+        }
         core
     }
 
@@ -180,21 +186,23 @@ impl Stack {
     /// Before fork: the engine's directory is consistent while the child is made.
     pub fn fork_prepare(&self) {
         if let Some(core) = self.current() {
-            *self.forking.lock() = Some(ForkGuard(core.lock_for_fork()));
+            *self.forking.lock() = Some(core.prepare_fork());
         }
     }
 
     /// After fork, in the parent.
     pub fn fork_parent(&self) {
-        drop(self.forking.lock().take());
+        if let Some(state) = self.forking.lock().take() {
+            state.end_parent();
+        }
     }
 
     /// After fork, in the child: every inherited socket becomes one that is given back at
     /// first use, and the engine starts anew when it is needed.
     pub fn fork_child(&self) {
         let Some(core) = self.current() else { return };
-        if let Some(guard) = self.forking.lock().take() {
-            Core::disown(&guard.0);
+        if let Some(state) = self.forking.lock().take() {
+            state.end_child();
         }
         self.core.store(std::ptr::null_mut(), Ordering::Release);
         let _ = core.publisher.forget_in_child();

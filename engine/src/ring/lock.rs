@@ -16,7 +16,7 @@ use crate::sys::{event, raw::thread_pointer};
 use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const SINGLE: u8 = 0;
 const SPIN: u8 = 1;
@@ -118,6 +118,8 @@ pub struct Lock<T> {
     owner: AtomicUsize,
     /// Thread pointer of the biased holder, 0 when it is outside (single).
     biased: AtomicUsize,
+    /// How it is held across fork.
+    held_biased: AtomicBool,
     mutex: parking_lot::RawMutex,
     value: UnsafeCell<T>,
 }
@@ -147,6 +149,7 @@ impl<T> Lock<T> {
         Self {
             owner: AtomicUsize::new(0),
             biased: AtomicUsize::new(0),
+            held_biased: AtomicBool::new(false),
             mutex: parking_lot::RawMutex::INIT,
             value: UnsafeCell::new(value),
         }
@@ -164,6 +167,26 @@ impl<T> Lock<T> {
             Entered::Refused => None,
             Entered::Owned => self.enter_owned(me),
         }
+    }
+
+    /// Holds the lock across fork, so that the child finds the value whole. False: this
+    /// thread is inside it already.
+    #[must_use]
+    pub fn hold_for_fork(&self) -> bool {
+        let Some(guard) = self.lock() else {
+            return false;
+        };
+        self.held_biased.store(guard.biased, Ordering::Relaxed);
+        let _ = std::mem::ManuallyDrop::new(guard);
+        true
+    }
+
+    /// Ends a successful [`Self::hold_for_fork`], in the parent and in the child.
+    pub fn release_after_fork(&self) {
+        drop(Guard {
+            lock: self,
+            biased: self.held_biased.load(Ordering::Relaxed),
+        });
     }
 
     /// Takes the lock if it is free.

@@ -37,6 +37,8 @@ pub struct Queue {
     count: usize,
     payload: usize,
     limit: usize,
+    /// Datagrams ever dropped from the front: the number of the one that is there now.
+    popped: u64,
 }
 
 impl Queue {
@@ -50,6 +52,7 @@ impl Queue {
             count: 0,
             payload: 0,
             limit,
+            popped: 0,
         }
     }
 
@@ -144,12 +147,15 @@ impl Queue {
             count: 0,
             payload: 0,
             limit: usize::MAX / 4,
+            popped: 0,
         };
+        let popped = self.popped;
         while let Some((record, payload)) = self.front() {
             bigger.push(&record, payload);
             self.pop();
         }
         bigger.limit = self.limit;
+        bigger.popped = popped;
         *self = bigger;
     }
 
@@ -191,6 +197,13 @@ impl Queue {
         self.head += Self::size_of(length);
         self.count -= 1;
         self.payload -= length;
+        self.popped += 1;
+    }
+
+    /// The number of the datagram at the front, counted from the first ever.
+    #[must_use]
+    pub fn front_number(&self) -> u64 {
+        self.popped
     }
 
     /// Drops everything.

@@ -132,7 +132,9 @@ impl Spin {
             self.counted = true;
             SPINNERS.fetch_add(1, Ordering::Relaxed);
         }
-        if SPINNERS.load(Ordering::Relaxed) > self.cores {
+        // Without a core to spare, whoever would wake us may wait for this very one.
+        let spinners = SPINNERS.load(Ordering::Relaxed);
+        if spinners > self.cores || spinners == self.cores && !super::is_single() {
             event::yield_now();
         }
         Turn::Again

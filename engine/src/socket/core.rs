@@ -5,10 +5,10 @@
 
 use super::control::Control;
 use super::demux::{Demux, Entry, Wants};
-use super::path::{Polled, QueueAll, Ring};
+use super::path::{Polled, QueueAll, Ring, WHOLE_RING};
 use super::send::{Route, RouteKey};
 use super::udp::{Family, Mode, UdpSocket};
-use crate::config::Config;
+use crate::config::{Config, Opt};
 use crate::device::{self, Backend, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, RouteKind, RouteQuery, Tables};
@@ -17,7 +17,7 @@ use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use once_cell::sync::OnceCell;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
@@ -61,6 +61,35 @@ static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 #[must_use]
 pub fn in_forked_child() -> bool {
     FORKED_CHILD.load(Ordering::Relaxed)
+}
+
+/// What is held across fork.
+#[derive(Debug)]
+pub(crate) struct ForkState {
+    directory: MutexGuard<'static, Directory>,
+    held: Vec<Arc<UdpSocket>>,
+}
+
+impl ForkState {
+    /// In the parent: everything goes on.
+    pub(crate) fn end_parent(self) {
+        for socket in &self.held {
+            socket.end_share(false);
+        }
+    }
+
+    /// In the child: every socket is the parent's until its first use here.
+    pub(crate) fn end_child(self) {
+        FORKED_CHILD.store(true, Ordering::Relaxed);
+        for socket in &self.held {
+            socket.end_share(true);
+        }
+        for socket in self.directory.sockets.iter().filter_map(Weak::upgrade) {
+            if socket.sends_by_ring() {
+                socket.set_mode(Mode::Inherited);
+            }
+        }
+    }
 }
 
 /// A socket on the engine.
@@ -115,7 +144,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// Puts the shared part together; opens nothing.
+    /// Puts the shared part together; opens no device. `room`: descriptors may be taken.
     #[must_use]
     pub fn new(
         config: Arc<Config>,
@@ -123,10 +152,17 @@ impl Core {
         publisher: Publisher,
         tables: Tables,
         routes: Option<RouteClient>,
+        room: bool,
         announce: Announce,
     ) -> Self {
         Self {
-            backend: device::choose(config.backend()),
+            backend: if !room {
+                Err(Reason::NoResources)
+            } else if !config.flag(Opt::OffloadedSockets) {
+                Err(Reason::SwitchedOff)
+            } else {
+                device::choose(config.backend())
+            },
             readiness_calls: AtomicU32::new(0),
             poll_stats: publisher.iomux(IomuxKind::Poll, -1),
             select_stats: publisher.iomux(IomuxKind::Select, -1),
@@ -143,7 +179,7 @@ impl Core {
             generation: AtomicU64::new(1),
             kernel_epoch: AtomicU64::new(0),
             wakers: Mutex::new(Vec::new()),
-            errors: ErrorWatch::open().ok(),
+            errors: room.then(|| ErrorWatch::open().ok()).flatten(),
             neighbors: Mutex::new(Vec::new()),
         }
     }
@@ -222,6 +258,14 @@ impl Core {
                 }
             }
         });
+    }
+
+    /// Whether anything can be accelerated at all.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn backend_available(&self) -> Result<(), Reason> {
+        self.backend.map(drop)
     }
 
     /// Whether a readiness call is to look at the kernel although the engine has
@@ -613,19 +657,16 @@ impl Core {
         }
     }
 
-    /// Before fork: nobody changes the directory while the child is made.
-    pub(crate) fn lock_for_fork(&self) -> parking_lot::MutexGuard<'_, Directory> {
-        self.directory.lock()
-    }
-
-    /// In the forked child: every socket is the parent's until its first use here.
-    pub(crate) fn disown(directory: &Directory) {
-        FORKED_CHILD.store(true, Ordering::Relaxed);
-        for socket in directory.sockets.iter().filter_map(Weak::upgrade) {
-            if socket.sends_by_ring() {
-                socket.set_mode(Mode::Inherited);
-            }
+    /// Before fork: nobody changes the directory while the child is made, and what the
+    /// rings hold is where parent and child can share it.
+    pub(crate) fn prepare_fork(&'static self) -> ForkState {
+        let directory = self.directory.lock();
+        for ring in self.open_rings() {
+            ring.drain(WHOLE_RING);
         }
+        let sockets = directory.attached.iter().map(|a| Arc::clone(&a.socket));
+        let held = sockets.filter(|s| s.share_queue()).collect();
+        ForkState { directory, held }
     }
 
     /// Interfaces may be usable that were not: looks at all sockets again.

@@ -54,6 +54,7 @@ impl UdpSocket {
         if let Some(reason) = control.stays {
             return Err(reason);
         }
+        self.core.backend_available()?;
         if self.cutoff.get() != 0 && self.mode() == Mode::Engine {
             return Err(Reason::Forked);
         }
@@ -201,6 +202,10 @@ impl UdpSocket {
         self.rings.store(mask, Ordering::Release);
         if self.mode() != Mode::Engine {
             self.set_mode(Mode::Engine);
+            std::sync::atomic::fence(Ordering::SeqCst);
+            if self.kernel_readers.load(Ordering::SeqCst) != 0 {
+                return Err(Reason::Waiting);
+            }
             self.stats.life.handovers.add(1);
             self.wake();
         }
@@ -262,7 +267,6 @@ impl UdpSocket {
     /// kernel socket, which they share.
     #[cold]
     pub(crate) fn claim(&self) {
-        self.disown_queue();
         self.rings.store(0, Ordering::Release);
         if self.cutoff.get() == 0 {
             let _ = bpf::detach(self.fd());
@@ -326,6 +330,10 @@ impl UdpSocket {
     }
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {
+        let unbound = reason == Some(Reason::NotBound) && control.stays.is_none();
+        if self.unbound.swap(unbound, Ordering::AcqRel) && !unbound {
+            self.wake();
+        }
         self.stats.set_local(control.local);
         self.stats.set_peer(control.peer);
         match reason {

@@ -11,7 +11,7 @@ mod recv;
 mod send;
 mod udp;
 
-pub(crate) use core::Directory;
+pub(crate) use core::ForkState;
 pub use core::{Announce, Core, Tuning, in_forked_child};
 pub use path::Ring;
 pub use udp::{Family, Mode, SockAddrArg, UdpSocket};

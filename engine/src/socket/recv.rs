@@ -141,7 +141,16 @@ impl UdpSocket {
         {
             return result;
         }
+        let blocking = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        if blocking && !special && self.unbound.load(Ordering::Acquire) {
+            return self.recv_unbound(call, flags);
+        }
         self.kernel_readers.fetch_add(1, Ordering::SeqCst);
+        // `attach` sets the mode first and looks for readers then: one of us sees the other.
+        if self.mode() == Mode::Engine && !special && self.cutoff.get() == 0 {
+            self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
+            return self.recv(fd, call, flags);
+        }
         let result = call.kernel(fd, 0);
         let last = self.kernel_readers.fetch_sub(1, Ordering::SeqCst) == 1;
         self.count_kernel(result);
@@ -150,6 +159,25 @@ impl UdpSocket {
             self.reconcile(&mut control);
         }
         result
+    }
+
+    /// Waits on a socket without a port: another thread may give it one, and with it the
+    /// engine, which a call inside the kernel would never notice.
+    #[cold]
+    fn recv_unbound<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
+        let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
+        let cores = self.core.tuning.cores;
+        let spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
+        let _blocked = Blocked::begin(self);
+        loop {
+            if let Some(result) = self.kernel_now(call) {
+                return result;
+            }
+            if self.mode() != Mode::Kernel || !self.unbound.load(Ordering::Acquire) {
+                return self.recv(self.fd(), call, flags);
+            }
+            self.sleep(&spin, Mode::Kernel)?;
+        }
     }
 
     #[inline]
@@ -241,7 +269,7 @@ impl UdpSocket {
                     if let Some(result) = self.kernel_now(call) {
                         return result;
                     }
-                    self.sleep(&spin)?;
+                    self.sleep(&spin, Mode::Engine)?;
                 }
             }
         }
@@ -259,7 +287,7 @@ impl UdpSocket {
 
     /// Sleeps until the ring, the kernel socket or another thread has something.
     #[cold]
-    fn sleep(&self, spin: &Spin) -> Result<(), Errno> {
+    fn sleep(&self, spin: &Spin, mode: Mode) -> Result<(), Errno> {
         let waker = self.core.waker();
         if let Some(event) = &waker {
             self.add_waiter(event);
@@ -268,7 +296,7 @@ impl UdpSocket {
         let hold = SignalHold::begin();
         let result = if spin.interrupted() {
             Err(Errno::INTR)
-        } else if self.readable() || self.any_ring_ready() || self.mode() != Mode::Engine {
+        } else if self.readable() || self.any_ring_ready() || self.mode() != mode {
             Ok(())
         } else {
             let mut set = self.core.sleep_set(self.ring_mask(), waker.as_deref());

@@ -68,6 +68,8 @@ pub struct UdpSocket {
     pub(super) rings: AtomicU32,
     queue: Lock<Queue>,
     queued: AtomicUsize,
+    /// Datagrams below this number were queued at a fork and are shared; 0: none.
+    shared_until: AtomicU64,
     /// Datagrams that ever arrived, for edge-triggered readiness.
     arrivals: AtomicU64,
     drops: AtomicU32,
@@ -79,6 +81,8 @@ pub struct UdpSocket {
     pub(super) kernel_readers: AtomicU32,
     /// Only such a call keeps it from the engine.
     pub(super) waiting: AtomicBool,
+    /// It has no port yet.
+    pub(super) unbound: AtomicBool,
     /// Calls that wait in user space or in a ppoll.
     pub(super) blocked: AtomicU32,
     pub(super) kernel_look: KernelLook,
@@ -135,12 +139,14 @@ impl UdpSocket {
             rings: AtomicU32::new(0),
             queue: Lock::new(Queue::new(limit)),
             queued: AtomicUsize::new(0),
+            shared_until: AtomicU64::new(0),
             arrivals: AtomicU64::new(0),
             drops: AtomicU32::new(0),
             wanted: AtomicU32::new(0),
             receive_timeout: AtomicU64::new(0),
             kernel_readers: AtomicU32::new(0),
             waiting: AtomicBool::new(false),
+            unbound: AtomicBool::new(true),
             blocked: AtomicU32::new(0),
             kernel_look: KernelLook::default(),
             peer: AtomicU64::new(0),
@@ -199,6 +205,64 @@ impl UdpSocket {
     #[must_use]
     pub fn readable(&self) -> bool {
         self.queued.load(Ordering::Acquire) != 0
+            && (self.shared_until.load(Ordering::Relaxed) == 0 || self.readable_shared())
+    }
+
+    /// As [`Self::readable`], where a forked relative may have taken what is queued.
+    #[cold]
+    fn readable_shared(&self) -> bool {
+        self.queue
+            .lock()
+            .is_some_and(|mut queue| self.sift(&mut queue, true))
+    }
+
+    /// Drops from the front what another process has taken; true: the front is there and,
+    /// unless `peek`, now this process's.
+    fn sift(&self, queue: &mut Queue, peek: bool) -> bool {
+        loop {
+            let number = queue.front_number();
+            if number >= self.shared_until.load(Ordering::Relaxed) {
+                self.shared_until.store(0, Ordering::Relaxed);
+                return !queue.is_empty();
+            }
+            if self.cutoff.unclaimed() > number {
+                queue.pop();
+                self.queued.store(queue.len(), Ordering::Release);
+            } else if peek || self.cutoff.claim(number) {
+                return true;
+            }
+        }
+    }
+
+    /// Before fork: what is queued now is parent's and child's, for whoever takes it first.
+    /// False: the queue could not be held.
+    pub(super) fn share_queue(&self) -> bool {
+        if !self.queue.hold_for_fork() {
+            return false;
+        }
+        self.queue.release_after_fork();
+        if let Some(queue) = self.queue.lock() {
+            let front = queue.front_number();
+            if front >= self.shared_until.load(Ordering::Relaxed) {
+                self.cutoff.share_from(front);
+            }
+            let until = if queue.is_empty() {
+                0
+            } else {
+                front + queue.len() as u64
+            };
+            self.shared_until.store(until, Ordering::Relaxed);
+        }
+        self.queue.hold_for_fork()
+    }
+
+    /// After fork: ends [`Self::share_queue`]. In the child of a process with too many
+    /// sockets for the shared page the parent keeps what is queued.
+    pub(super) fn end_share(&self, child: bool) {
+        self.queue.release_after_fork();
+        if child && !self.cutoff.shared() {
+            self.disown_queue();
+        }
     }
 
     /// Datagrams that ever arrived by the engine.
@@ -288,6 +352,9 @@ impl UdpSocket {
     #[inline(never)]
     pub(super) fn pop<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
         let mut queue = self.queue.lock()?;
+        if self.shared_until.load(Ordering::Relaxed) != 0 && !self.sift(&mut queue, peek) {
+            return None;
+        }
         let (record, payload) = queue.front()?;
         let result = call.deliver(&datagram(&record, payload), &self.delivery(&record));
         if !peek {

@@ -1,6 +1,7 @@
-//! One number per socket that a process and its forked children share.
+//! Two numbers per socket that a process and its forked children share.
 //!
-//! It says since when (CLOCK_REALTIME, ns) the socket's datagrams are the kernel's
+//! The second counts the datagrams that were queued at the time of a fork and have been
+//! taken since, by whichever side. The first says since when (CLOCK_REALTIME, ns) the socket's datagrams are the kernel's
 //! again; 0 while they are the engine's. Whoever takes the filter off the kernel socket
 //! stores the time, and the process that polls skips everything younger.
 
@@ -30,6 +31,7 @@ pub struct Cell {
     index: Option<usize>,
     generation: usize,
     word: &'static AtomicU64,
+    claimed: &'static AtomicU64,
 }
 
 fn base() -> Option<usize> {
@@ -43,7 +45,7 @@ fn base() -> Option<usize> {
     let made = unsafe {
         syscall6(
             libc::SYS_mmap,
-            [0, CELLS * 8, prot as usize, flags as usize, usize::MAX, 0],
+            [0, CELLS * 16, prot as usize, flags as usize, usize::MAX, 0],
         )
     }
     .ok()?;
@@ -70,18 +72,22 @@ impl Cell {
         if let (Some(index), Some(base)) = (free, base()) {
             // SAFETY: index < CELLS, so the word is inside the mapping, aligned, and
             // lives as long as the process.
-            let word = unsafe { AtomicU64::from_ptr((base + index * 8) as *mut u64) };
+            let word = unsafe { AtomicU64::from_ptr((base + index * 16) as *mut u64) };
+            // SAFETY: as above; the second word of the cell.
+            let claimed = unsafe { AtomicU64::from_ptr((base + index * 16 + 8) as *mut u64) };
             word.store(0, Ordering::Release);
             return Self {
                 index: Some(index),
                 generation,
                 word,
+                claimed,
             };
         }
         Self {
             index: None,
             generation,
             word: Box::leak(Box::new(AtomicU64::new(0))),
+            claimed: Box::leak(Box::new(AtomicU64::new(0))),
         }
     }
 
@@ -96,6 +102,26 @@ impl Cell {
     #[must_use]
     pub fn get(&self) -> u64 {
         self.word.load(Ordering::Acquire)
+    }
+
+    /// Begins to count at `first`: datagrams from there on are shared.
+    pub fn share_from(&self, first: u64) {
+        self.claimed.store(first, Ordering::Release);
+    }
+
+    /// The first shared datagram that nobody has taken.
+    #[must_use]
+    pub fn unclaimed(&self) -> u64 {
+        self.claimed.load(Ordering::Acquire)
+    }
+
+    /// Takes datagram `number` for this process; false: another one has it.
+    #[must_use]
+    pub fn claim(&self, number: u64) -> bool {
+        let next = number + 1;
+        self.claimed
+            .compare_exchange(number, next, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Stores a value.

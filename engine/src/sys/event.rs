@@ -180,7 +180,7 @@ impl Event {
         // SAFETY: eventfd2 takes integers only.
         let fd = unsafe { syscall6(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }?;
         Ok(Self {
-            fd: Handle::new(fd as RawFd),
+            fd: Handle::new(fd as RawFd)?,
         })
     }
 
@@ -237,7 +237,7 @@ impl ErrorWatch {
             )
         }?;
         Ok(Self {
-            fd: Handle::new(fd as RawFd),
+            fd: Handle::new(fd as RawFd)?,
         })
     }
 

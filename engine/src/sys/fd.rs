@@ -33,36 +33,48 @@ fn dup_from(fd: RawFd, lowest: usize) -> Option<RawFd> {
     r.ok().map(|v| v as RawFd)
 }
 
-/// Moves a descriptor of the engine to a high number and registers it. Where no high
-/// number can be had it stays where it is.
+/// Numbers that a program under a low limit may need itself: below such a limit the
+/// engine takes none.
+const RESERVED: usize = 64;
+
+/// Whether the engine may take descriptors: the limit leaves room, and the numbers at its
+/// upper end are free.
+#[must_use]
+pub fn has_room() -> bool {
+    let limit = nofile_limit().min(TRACKED);
+    let free = |n: &usize| {
+        // SAFETY: fcntl(F_GETFD) takes integers only.
+        unsafe { syscall6(libc::SYS_fcntl, [*n, libc::F_GETFD as usize, 0, 0, 0, 0]) }.is_err()
+    };
+    limit >= 2 * RESERVED && (limit - RESERVED..limit).filter(free).count() > RESERVED / 2
+}
+
+/// Moves a descriptor to a high number and registers it; None where there is none: the
+/// descriptor stays as it is.
+#[must_use]
+pub fn move_above(fd: RawFd) -> Option<RawFd> {
+    let limit = nofile_limit().min(TRACKED);
+    let lowest = usize::try_from(fd).ok()?;
+    let high = [
+        limit.saturating_sub(256).max(LOWEST),
+        limit.saturating_sub(RESERVED),
+    ]
+    .into_iter()
+    .filter(|&from| from > lowest.max(RESERVED) && from < limit)
+    .find_map(|from| dup_from(fd, from))?;
+    super::raw::close(fd);
+    register(high);
+    Some(high)
+}
+
+/// As [`move_above`], but a descriptor for which there is no high number is registered
+/// where it is.
 #[must_use]
 pub fn move_high(fd: RawFd) -> RawFd {
-    let limit = nofile_limit().min(TRACKED);
-    let mut placed = None;
-    if fd >= 0 {
-        for lowest in [
-            limit.saturating_sub(256).max(LOWEST),
-            limit.saturating_sub(64),
-            limit / 2,
-        ] {
-            if lowest > fd as usize && lowest < limit {
-                placed = dup_from(fd, lowest);
-            }
-            if placed.is_some() {
-                break;
-            }
-        }
-    }
-    let number = match placed {
-        Some(high) => {
-            // SAFETY: closes the low number that the caller gave up to us.
-            let _ = unsafe { syscall6(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
-            high
-        }
-        None => fd,
-    };
-    register(number);
-    number
+    move_above(fd).unwrap_or_else(|| {
+        register(fd);
+        fd
+    })
 }
 
 fn word(set: &'static [AtomicU64], fd: RawFd) -> Option<(&'static AtomicU64, u64)> {

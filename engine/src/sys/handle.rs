@@ -3,6 +3,7 @@
 //! Not std's `OwnedFd`: its drop calls libc's `close`, which is our own hook.
 
 use super::raw::syscall6;
+use crate::error::Errno;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// A descriptor that is closed on drop.
@@ -12,11 +13,21 @@ pub struct Handle(RawFd);
 impl Handle {
     /// Takes a new descriptor over and moves it out of the application's way
     /// (see [`super::fd::move_high`]).
-    #[must_use]
-    pub fn new(fd: RawFd) -> Self {
-        let fd = super::fd::move_high(fd);
-        super::fd::register_owned(fd);
-        Self(fd)
+    ///
+    /// # Errors
+    /// EMFILE when only numbers are free that the application may count on; the
+    /// descriptor is closed then.
+    pub fn new(fd: RawFd) -> Result<Self, Errno> {
+        match super::fd::move_above(fd) {
+            Some(high) => {
+                super::fd::register_owned(high);
+                Ok(Self(high))
+            }
+            None => {
+                super::raw::close(fd);
+                Err(Errno(libc::EMFILE))
+            }
+        }
     }
 }
 

@@ -54,7 +54,7 @@ impl Socket {
             SocketFlags::CLOEXEC,
             NETLINK_ROUTE,
         )?;
-        let socket = Self(Handle::new(fd.into_raw_fd()));
+        let socket = Self(Handle::new(fd.into_raw_fd())?);
         let timeout = libc::timeval {
             tv_sec: REPLY_TIMEOUT_S,
             tv_usec: 0,
@@ -174,7 +174,7 @@ const _: () = assert!(size_of::<Address>() == size_of::<libc::sockaddr_nl>());
 /// The kernel's: ENOENT without procfs, EMFILE.
 pub fn read_proc(path: &CStr, max: usize) -> Result<Vec<u8>, Errno> {
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let file = Handle::new(fd.into_raw_fd());
+    let file = Handle::new(fd.into_raw_fd())?;
     let mut bytes = vec![0; max];
     let mut filled = 0;
     while filled < max {

@@ -125,7 +125,7 @@ fn open_socket() -> Result<Handle, Errno> {
             [libc::AF_PACKET as usize, kind as usize, 0, 0, 0, 0],
         )
     }?;
-    Ok(Handle::new(fd as RawFd))
+    Handle::new(fd as RawFd)
 }
 
 fn bind_to(fd: RawFd, ifindex: u32, protocol: u16) -> Result<(), Errno> {
