@@ -4,7 +4,7 @@
 //! link, network and port addresses exchanged. For tests and for counting instructions;
 //! never chosen by itself.
 
-use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit};
+use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::clock;
 use crate::error::{Errno, Reason};
 use crate::net::Interface;
@@ -103,6 +103,10 @@ impl Queue for MemoryQueue {
             trusted: false,
             segment: 0,
         })
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        None
     }
 
     fn release(&mut self) {

@@ -14,6 +14,7 @@ pub use probe::{choose, usable};
 
 use crate::error::{Errno, Reason};
 use crate::net::Interface;
+use crate::sys::packet::RingWatch;
 use std::fmt::Debug;
 use std::os::fd::RawFd;
 
@@ -39,6 +40,10 @@ pub trait Queue: Send + Debug {
     /// The next frame, if one waits. The same one until [`Queue::release`].
     fn next(&mut self) -> Option<RxFrame<'_>>;
 
+    /// What can be looked at without the queue's lock to see that a frame may wait; None:
+    /// the queue itself must be asked.
+    fn watch(&self) -> Option<Watch>;
+
     /// Gives the frame of the last [`Queue::next`] back.
     fn release(&mut self);
 
@@ -53,6 +58,24 @@ pub trait Queue: Send + Debug {
 
     /// Frames lost by the device for want of room, since the last call.
     fn take_drops(&mut self) -> u64;
+}
+
+/// A spinning call's look at a queue that it does not own.
+#[derive(Clone, Debug)]
+pub enum Watch {
+    /// The head slot of a packet ring.
+    Packet(RingWatch),
+}
+
+impl Watch {
+    /// A hint: a frame was there a moment ago.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        match self {
+            Self::Packet(ring) => ring.ready(),
+        }
+    }
 }
 
 /// The send side of an opened interface.

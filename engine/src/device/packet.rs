@@ -3,7 +3,7 @@
 //! A tap: the kernel stack still gets every frame; what keeps a datagram from being
 //! delivered twice is the shadow socket's filter ([`crate::sys::bpf::shadow`]).
 
-use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit};
+use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
 use crate::net::Interface;
 use crate::sys::{bpf, packet};
@@ -133,6 +133,10 @@ impl Queue for PacketQueue {
                 != 0,
             segment,
         })
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        Some(Watch::Packet(self.ring.watch()))
     }
 
     #[inline]

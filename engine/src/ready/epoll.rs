@@ -155,6 +155,8 @@ pub struct Epoll {
     count: AtomicUsize,
     /// There are, or may be, descriptors in the set that only the kernel knows.
     foreign: AtomicBool,
+    /// An entry wants to know about writing: the kernel's part is not to be kept back.
+    writable: AtomicBool,
     /// Wakes a call that waits in the kernel since before the first entry of ours.
     kick: Mutex<Option<Kick>>,
     kicking: AtomicBool,
@@ -179,6 +181,7 @@ impl Epoll {
             members: Lock::new(Members::default()),
             count: AtomicUsize::new(0),
             foreign: AtomicBool::new(used),
+            writable: AtomicBool::new(false),
             kick: Mutex::new(None),
             kicking: AtomicBool::new(false),
             engine_turn: AtomicBool::new(false),
@@ -312,7 +315,7 @@ impl Epoll {
                 seen: None,
                 reported: 0,
             });
-            self.count.store(members.list.len(), Ordering::Release);
+            self.note(&members);
         }
         if first && let Object::Udp(socket) = target {
             *self.kick.lock() = Kick::install(epfd, socket, wanted);
@@ -335,10 +338,17 @@ impl Epoll {
         members.next_id
     }
 
+    /// What is read without the lock.
+    fn note(&self, members: &Members) {
+        let writable = members.list.iter().any(|m| m.events & KERNEL_BITS != 0);
+        self.writable.store(writable, Ordering::Relaxed);
+        self.count.store(members.list.len(), Ordering::Release);
+    }
+
     fn remove(&self, gone: impl Fn(&Member) -> bool) {
         if let Some(mut members) = self.members.lock() {
             members.list.retain(|m| !gone(m));
-            self.count.store(members.list.len(), Ordering::Release);
+            self.note(&members);
         }
     }
 
@@ -433,6 +443,9 @@ impl EpollSet<'_> {
         let Some(mut members) = self.epoll.members.lock() else {
             return true;
         };
+        if self.filled == 0 {
+            members.round += 1;
+        }
         let round = members.round;
         let total = members.list.len();
         let start = members.turn.min(total);
@@ -472,6 +485,9 @@ impl EpollSet<'_> {
         let Some(mut members) = self.epoll.members.lock() else {
             return Ok(());
         };
+        if first == 0 {
+            members.round += 1;
+        }
         let round = members.round;
         for i in first..first + found {
             let mut event = self.out[i];
@@ -500,20 +516,6 @@ impl EpollSet<'_> {
         }
         Ok(())
     }
-
-    /// An entry wants to know about writing: the kernel's part is not to be kept back.
-    fn wants_writable(&self) -> bool {
-        let members = self.epoll.members.lock();
-        members.is_some_and(|m| m.list.iter().any(|e| e.events & KERNEL_BITS != 0))
-    }
-
-    fn next_round(&mut self) {
-        self.filled = 0;
-        self.engine = 0;
-        if let Some(mut members) = self.epoll.members.lock() {
-            members.round += 1;
-        }
-    }
 }
 
 impl Set for EpollSet<'_> {
@@ -522,8 +524,10 @@ impl Set for EpollSet<'_> {
     }
 
     fn engine_ready(&mut self) -> usize {
-        self.next_round();
-        let kernel_due = self.epoll.core.skip_due(self.has_foreign()) || self.wants_writable();
+        self.filled = 0;
+        self.engine = 0;
+        let kernel_due = self.epoll.core.skip_due(self.has_foreign())
+            || self.epoll.writable.load(Ordering::Relaxed);
         let engine_turn = self.epoll.engine_turn.load(Ordering::Relaxed);
         if kernel_due && !engine_turn {
             // This time the kernel's come first, lest a full array starve them.
@@ -541,7 +545,8 @@ impl Set for EpollSet<'_> {
     }
 
     fn kernel_ready(&mut self) -> Result<usize, Errno> {
-        self.next_round();
+        self.filled = 0;
+        self.engine = 0;
         self.append_kernel()?;
         if self.filled == self.out.len() {
             self.epoll.engine_turn.store(true, Ordering::Relaxed);

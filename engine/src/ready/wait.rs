@@ -76,7 +76,7 @@ pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, 
     let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;
     loop {
         if sleeping {
-            sleep(core, set, &spin, how)?;
+            sleep(core, set, &mut spin, how)?;
         }
         core.poll_mask(set.ring_mask());
         let ready = set.engine_ready();
@@ -108,7 +108,7 @@ pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, 
 
 /// Sleeps until any source may have something.
 #[cold]
-fn sleep<S: Set>(core: &Core, set: &mut S, spin: &Spin, how: How) -> Result<(), Errno> {
+fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<(), Errno> {
     let waker = core.waker();
     let mut sockets = Vec::new();
     if let Some(event) = &waker {

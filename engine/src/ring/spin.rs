@@ -47,7 +47,9 @@ pub struct Spin {
     started: Option<Nanos>,
     /// Absolute, CLOCK_MONOTONIC.
     deadline: Option<Nanos>,
-    signals: signal::Counts,
+    /// Handlers that had run at the first look, some microseconds into the call: one that
+    /// ran before that might as well have run before the call.
+    signals: Option<signal::Counts>,
     /// EINTR even after handlers with SA_RESTART.
     restarts: bool,
     counted: bool,
@@ -74,7 +76,7 @@ impl Spin {
             next_clock: CLOCK_TURNS,
             started,
             deadline: timeout.and_then(|t| started.map(|s| s.saturating_add(t))),
-            signals: signal::counts(),
+            signals: None,
             restarts,
             counted: false,
             cores,
@@ -140,12 +142,13 @@ impl Spin {
         Turn::Again
     }
 
-    /// Whether a handler has run since the call began that ends it.
+    /// Whether a handler has run since the first look that ends the call.
     #[must_use]
-    pub fn interrupted(&self) -> bool {
+    pub fn interrupted(&mut self) -> bool {
         let now = signal::counts();
-        now.interrupting != self.signals.interrupting
-            || !self.restarts && now.restarting != self.signals.restarting
+        let first = *self.signals.get_or_insert(now);
+        now.interrupting != first.interrupting
+            || !self.restarts && now.restarting != first.restarting
     }
 
     /// Nanoseconds until the caller's time-out, None: no time-out.

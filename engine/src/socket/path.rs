@@ -6,7 +6,7 @@
 
 use super::demux::Demux;
 use super::udp::UdpSocket;
-use crate::device::{Opened, Queue, RxFrame, Transmit};
+use crate::device::{Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
@@ -76,6 +76,7 @@ pub struct Ring {
     pub stats: &'static RingBlock,
     state: Lock<RingState>,
     sleep_fd: Option<RawFd>,
+    watch: Option<Watch>,
     /// Rises with every poll: tells the control thread that somebody is at work.
     polls: AtomicU64,
     /// A source known not to be ours; 0: none. Written under the lock.
@@ -108,6 +109,7 @@ impl Ring {
             transmit: opened.transmit,
             stats,
             sleep_fd: opened.queue.sleep_fd(),
+            watch: opened.queue.watch(),
             state: Lock::new(RingState {
                 queue: opened.queue,
                 demux: Demux::default(),
@@ -131,6 +133,13 @@ impl Ring {
     #[must_use]
     pub fn sleep_fd(&self) -> Option<RawFd> {
         self.sleep_fd
+    }
+
+    /// A look without the lock: false only if no frame waits.
+    #[inline]
+    #[must_use]
+    pub fn may_be_ready(&self) -> bool {
+        self.watch.as_ref().is_none_or(Watch::ready)
     }
 
     /// Rises while the ring is polled.

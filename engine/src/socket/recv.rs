@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 
 /// Frames handled by one receive call beside its own.
 const BURST: usize = 32;
+/// Looks at the rings' heads between two full turns of a spinning call.
+const GLANCES: u32 = 16;
 /// How long a non-blocking caller may be told "nothing" without a look at the kernel, in
 /// ticks of the time stamp counter: some microseconds on any machine of today.
 const LOOK_TICKS: u64 = 40_000;
@@ -167,7 +169,7 @@ impl UdpSocket {
     fn recv_unbound<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
         let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
         let cores = self.core.tuning.cores;
-        let spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
+        let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
         let _blocked = Blocked::begin(self);
         loop {
             if let Some(result) = self.kernel_now(call) {
@@ -176,7 +178,7 @@ impl UdpSocket {
             if self.mode() != Mode::Kernel || !self.unbound.load(Ordering::Acquire) {
                 return self.recv(self.fd(), call, flags);
             }
-            self.sleep(&spin, Mode::Kernel)?;
+            self.sleep(&mut spin, Mode::Kernel)?;
         }
     }
 
@@ -253,6 +255,7 @@ impl UdpSocket {
                 let flags = if peek { libc::MSG_PEEK } else { 0 };
                 return self.recv_aside(self.fd(), call, flags);
             }
+            self.glance();
             match spin.turn() {
                 Turn::Again => {}
                 Turn::Kernel => {
@@ -269,8 +272,26 @@ impl UdpSocket {
                     if let Some(result) = self.kernel_now(call) {
                         return result;
                     }
-                    self.sleep(&spin, Mode::Engine)?;
+                    self.sleep(&mut spin, Mode::Engine)?;
                 }
+            }
+        }
+    }
+
+    /// The short part of a turn: watches the rings' heads without taking any lock.
+    #[inline]
+    fn glance(&self) {
+        let mask = self.ring_mask();
+        for _ in 0..GLANCES {
+            let mut left = mask;
+            while left != 0 {
+                if self.core.ring(left.trailing_zeros()).may_be_ready() {
+                    return;
+                }
+                left &= left - 1;
+            }
+            if self.readable() {
+                return;
             }
         }
     }
@@ -287,7 +308,7 @@ impl UdpSocket {
 
     /// Sleeps until the ring, the kernel socket or another thread has something.
     #[cold]
-    fn sleep(&self, spin: &Spin, mode: Mode) -> Result<(), Errno> {
+    fn sleep(&self, spin: &mut Spin, mode: Mode) -> Result<(), Errno> {
         let waker = self.core.waker();
         if let Some(event) = &waker {
             self.add_waiter(event);

@@ -11,6 +11,7 @@ use crate::error::Errno;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const TPACKET_V2: i32 = 1;
@@ -104,17 +105,75 @@ pub struct SlotFrame<'a> {
     pub vnet: VnetHeader,
 }
 
+/// The mapping and where its head is; shared by the ring and those who only watch it.
+#[derive(Debug)]
+struct Slots {
+    base: NonNull<u8>,
+    geometry: RingGeometry,
+    /// Next slot to be taken; written by the ring's owner alone.
+    head: AtomicU32,
+}
+
+// SAFETY: status words are atomics; the rest of a slot is reached only through the one
+// `PacketRing`, by `&mut` or while no one releases. Nothing is tied to a thread.
+unsafe impl Send for Slots {}
+// SAFETY: as above.
+unsafe impl Sync for Slots {}
+
+impl Slots {
+    #[inline]
+    fn slot(&self) -> NonNull<u8> {
+        let head = self.head.load(Ordering::Relaxed) & (self.geometry.slots - 1);
+        let offset = head as usize * self.geometry.slot_size as usize;
+        // SAFETY: head < slots, so the offset is inside the mapping.
+        unsafe { self.base.add(offset) }
+    }
+
+    #[inline]
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the first word of a slot is its status, aligned to 16 bytes; the
+        // kernel's accesses to it are word-sized, as ours are.
+        unsafe { AtomicU32::from_ptr(self.slot().cast().as_ptr()) }
+    }
+
+    #[inline]
+    fn ready(&self) -> bool {
+        self.status().load(Ordering::Acquire) & TP_STATUS_USER != 0
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let total = self.geometry.slots as usize * self.geometry.slot_size as usize;
+        // SAFETY: the mapping made in `PacketRing::open`, unmapped once, by the last owner.
+        let _ = unsafe {
+            syscall6(
+                libc::SYS_munmap,
+                [self.base.as_ptr() as usize, total, 0, 0, 0, 0],
+            )
+        };
+    }
+}
+
+/// Tells whether a frame waits, for spinning without the ring's lock.
+#[derive(Clone, Debug)]
+pub struct RingWatch(Arc<Slots>);
+
+impl RingWatch {
+    /// A hint: a poller may be about to take the frame.
+    #[inline]
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        self.0.ready()
+    }
+}
+
 /// A packet socket bound to one interface, with a mapped receive ring.
 #[derive(Debug)]
 pub struct PacketRing {
     socket: Handle,
-    base: NonNull<u8>,
-    geometry: RingGeometry,
-    head: u32,
+    slots: Arc<Slots>,
 }
-
-// SAFETY: the mapping is reached only through `&mut self`; nothing is tied to a thread.
-unsafe impl Send for PacketRing {}
 
 fn open_socket() -> Result<Handle, Errno> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -191,12 +250,13 @@ impl PacketRing {
             )
         }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno(libc::ENOMEM))?;
-        let ring = Self {
-            socket,
+        let head = AtomicU32::new(0);
+        let slots = Arc::new(Slots {
             base,
             geometry,
-            head: 0,
-        };
+            head,
+        });
+        let ring = Self { socket, slots };
         // A forked child must never take the parent's frames.
         // SAFETY: the range is the mapping just made.
         let _ = unsafe {
@@ -216,41 +276,39 @@ impl PacketRing {
         Ok(ring)
     }
 
-    fn slot(&self) -> NonNull<u8> {
-        let offset = self.head as usize * self.geometry.slot_size as usize;
-        // SAFETY: head < slots, so the offset is inside the mapping.
-        unsafe { self.base.add(offset) }
-    }
-
-    fn status(&self) -> &AtomicU32 {
-        // SAFETY: the first word of a slot is its status, aligned to 16 bytes; the
-        // kernel's accesses to it are word-sized, as ours are.
-        unsafe { AtomicU32::from_ptr(self.slot().cast().as_ptr()) }
-    }
-
     /// True when a frame waits.
     #[inline]
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.status().load(Ordering::Acquire) & TP_STATUS_USER != 0
+        self.slots.ready()
+    }
+
+    /// For looking at the head without owning the ring.
+    #[must_use]
+    pub fn watch(&self) -> RingWatch {
+        RingWatch(Arc::clone(&self.slots))
     }
 
     /// The frame at the head, if one waits; stays until [`Self::release`].
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<SlotFrame<'_>> {
-        let status = self.status().load(Ordering::Acquire);
+        let status = self.slots.status().load(Ordering::Acquire);
         if status & TP_STATUS_USER == 0 {
             return None;
         }
         // SAFETY: the acquire load saw USER, so the kernel has finished writing this
         // slot and leaves it alone until the status is set back, which needs &mut self.
-        let header = unsafe { self.slot().cast::<Tpacket2Hdr>().as_ref() };
+        let header = unsafe { self.slots.slot().cast::<Tpacket2Hdr>().as_ref() };
         let mac = usize::from(header.mac);
-        let room = (self.geometry.slot_size as usize).saturating_sub(mac);
+        let room = (self.slots.geometry.slot_size as usize).saturating_sub(mac);
         let len = (header.snaplen as usize).min(room);
         // SAFETY: mac and len were limited to the slot above.
-        let start = unsafe { self.slot().add(mac.min(self.geometry.slot_size as usize)) };
+        let start = unsafe {
+            self.slots
+                .slot()
+                .add(mac.min(self.slots.geometry.slot_size as usize))
+        };
         // SAFETY: start..start+len lies inside the slot, which is ours now (see above).
         let data = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
         let vnet = if mac >= size_of::<VnetHeader>() {
@@ -274,8 +332,13 @@ impl PacketRing {
     /// Gives the head slot back to the kernel.
     #[inline]
     pub fn release(&mut self) {
-        self.status().store(TP_STATUS_KERNEL, Ordering::Release);
-        self.head = (self.head + 1) & (self.geometry.slots - 1);
+        self.slots
+            .status()
+            .store(TP_STATUS_KERNEL, Ordering::Release);
+        let head = self.slots.head.load(Ordering::Relaxed);
+        self.slots
+            .head
+            .store(head.wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The whole of a frame that did not fit its slot (STATUS_COPY): virtio header, then frame.
@@ -318,20 +381,7 @@ impl PacketRing {
     /// The ring's shape.
     #[must_use]
     pub fn geometry(&self) -> RingGeometry {
-        self.geometry
-    }
-}
-
-impl Drop for PacketRing {
-    fn drop(&mut self) {
-        let total = self.geometry.slots as usize * self.geometry.slot_size as usize;
-        // SAFETY: the mapping made in `open`, unmapped once; no borrow outlives self.
-        let _ = unsafe {
-            syscall6(
-                libc::SYS_munmap,
-                [self.base.as_ptr() as usize, total, 0, 0, 0, 0],
-            )
-        };
+        self.slots.geometry
     }
 }
 

@@ -8,9 +8,9 @@ use super::{address, control, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::SockAddrArg;
 use engine::socket::io::{Destination, SendControl};
-use libc::{c_int, c_void, iovec, msghdr, socklen_t};
+use libc::{c_int, c_void, iovec, msghdr, sockaddr_in, socklen_t};
 use std::io::IoSlice;
-use std::net::{SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::ptr;
 
@@ -27,6 +27,77 @@ pub(crate) struct Outgoing<'a> {
     name: SockAddrArg,
     control: Option<SendControl>,
     header: Option<&'a msghdr>,
+}
+
+/// The call that market-data programs make: one buffer, to an IPv4 address or the peer.
+pub(crate) struct Simple<'a> {
+    payload: [IoSlice<'a>; 1],
+    to: Destination,
+    flags: c_int,
+    name: *const c_void,
+    name_len: socklen_t,
+}
+
+impl<'a> Simple<'a> {
+    /// None: not so simple, see [`Outgoing::plain`].
+    ///
+    /// # Safety
+    /// The buffer and `name` are null or readable as sendto(2) asks.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        buffer: *const c_void,
+        len: usize,
+        flags: c_int,
+        name: *const c_void,
+        name_len: socklen_t,
+    ) -> Option<Self> {
+        let to = if name.is_null() {
+            Destination::Connected
+        } else if name_len.cast_signed() < size_of::<sockaddr_in>() as i32 || is_nowhere(name) {
+            return None;
+        } else {
+            // SAFETY: readable for the 16 bytes of a sockaddr_in; alignment is not assumed.
+            let v4 = unsafe { name.cast::<sockaddr_in>().read_unaligned() };
+            if c_int::from(v4.sin_family) != libc::AF_INET {
+                return None;
+            }
+            let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
+            Destination::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)))
+        };
+        if is_nowhere(buffer) {
+            return None;
+        }
+        // SAFETY: not null; readable for `len` bytes by the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), len) };
+        Some(Self {
+            payload: [IoSlice::new(bytes)],
+            to,
+            flags,
+            name,
+            name_len,
+        })
+    }
+
+    /// Payload, destination, flags.
+    #[inline(always)]
+    pub(crate) fn parts(&self) -> (&[IoSlice<'a>], Destination, c_int) {
+        (&self.payload, self.to, self.flags)
+    }
+
+    /// Makes the same call on the kernel socket.
+    #[cold]
+    pub(crate) fn kernel(&self, fd: RawFd) -> Result<usize, Errno> {
+        let args = [
+            arg(fd),
+            self.payload[0].as_ptr().expose_provenance(),
+            self.payload[0].len(),
+            arg(self.flags),
+            self.name.expose_provenance(),
+            self.name_len as usize,
+        ];
+        // SAFETY: the application's sendto arguments.
+        unsafe { forward(libc::SYS_sendto, args) }
+    }
 }
 
 /// The vectors as the engine reads them; None if one is null (the kernel answers).

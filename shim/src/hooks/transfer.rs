@@ -3,7 +3,7 @@
 use super::hooks;
 use crate::FDS;
 use crate::abi::receive::{Incoming, Many};
-use crate::abi::send::Outgoing;
+use crate::abi::send::{Outgoing, Simple};
 use crate::abi::{self, wait};
 use crate::ops::transfer as ops;
 use crate::process;
@@ -73,6 +73,10 @@ unsafe fn send_one(
 ) -> Verdict {
     if len > isize::MAX as usize {
         return Verdict::PassThrough;
+    }
+    // SAFETY: sendto(2)'s contract with the caller.
+    if let Some(call) = unsafe { Simple::new(buffer, len, flags, name.cast(), name_len) } {
+        return ops::send_simple(fd, &call);
     }
     let vector = [one(buffer, len)];
     // SAFETY: the caller's arguments, and a local vector.

@@ -6,15 +6,16 @@ use super::fd::purge;
 use crate::FDS;
 use crate::abi::MAX_VECTORS;
 use crate::abi::receive::{Incoming, Many};
-use crate::abi::send::Outgoing;
+use crate::abi::send::{Outgoing, Simple};
 use crate::fdtable::Held;
 use crate::verdict::Verdict;
 use engine::clock;
 use engine::error::Errno;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
-use engine::socket::io::Sent;
+use engine::socket::io::{Destination, SendControl, Sent};
 use libc::c_int;
+use std::io::IoSlice;
 use std::os::fd::RawFd;
 
 #[inline(always)]
@@ -102,23 +103,51 @@ pub(crate) fn receive_many(
     Verdict::Handled(done)
 }
 
+/// Sends by the engine, or by `kernel` where the engine says so.
 #[inline(always)]
+fn send_by(
+    socket: &UdpSocket,
+    fd: RawFd,
+    (payload, to, flags): (&[IoSlice<'_>], Destination, c_int),
+    control: Option<&SendControl>,
+    kernel: impl FnOnce() -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    match socket.send(fd, to, payload, control, flags) {
+        Sent::Done(count) => Ok(count),
+        Sent::Failed(errno) => Err(errno),
+        Sent::Kernel => {
+            let result = kernel();
+            socket.kernel_sent(result);
+            result
+        }
+    }
+}
+
 fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, Errno>> {
     let Object::Udp(socket) = &held.object else {
         return None;
     };
-    let to = call.destination(held.v6);
-    Some(
-        match socket.send(fd, to, call.payload(), call.control(), call.flags()) {
-            Sent::Done(count) => Ok(count),
-            Sent::Failed(errno) => Err(errno),
-            Sent::Kernel => {
-                let result = call.kernel(fd);
-                socket.kernel_sent(result);
-                result
-            }
-        },
-    )
+    let parts = (call.payload(), call.destination(held.v6), call.flags());
+    Some(send_by(socket, fd, parts, call.control(), || {
+        call.kernel(fd)
+    }))
+}
+
+/// write, send and sendto of one buffer.
+#[inline]
+pub(crate) fn send_simple(fd: RawFd, call: &Simple<'_>) -> Verdict {
+    let found = FDS.get(fd);
+    let Some(Held {
+        object: Object::Udp(socket),
+        ..
+    }) = found.as_deref()
+    else {
+        return Verdict::PassThrough;
+    };
+    match send_by(socket, fd, call.parts(), None, || call.kernel(fd)) {
+        Err(Errno(libc::ENOTSOCK)) => forget(fd),
+        result => result.into(),
+    }
 }
 
 /// write, writev, send, sendto, sendmsg. `None`: arguments that the kernel answers.
