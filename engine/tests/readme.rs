@@ -1,4 +1,4 @@
-//! The README says of options, profiles and reasons what the tables say.
+//! The README says of options, profiles, reasons and counted cost what the tables say.
 //!
 //! `README_BLESS=1 cargo test -p engine --test readme` writes the rendered blocks into it.
 
@@ -54,6 +54,32 @@ fn idle() -> String {
     }
 }
 
+/// What the design allows an operation, in instructions.
+const BUDGETS: [(&str, f64); 3] = [
+    ("recvfrom hit", 300.0),
+    ("sendto", 300.0),
+    ("read pass-through", 40.0),
+];
+
+/// The committed figures of the counted cost, with their budgets.
+fn cost() -> String {
+    let figures = std::fs::read_to_string(root().join("tests/cost/figures.txt")).unwrap();
+    let mut out =
+        "| Operation | Instructions a call | Budget | |\n|---|---:|---:|---|\n".to_owned();
+    for line in figures.lines().filter(|line| !line.starts_with('#')) {
+        let (name, figure) = line.split_once(" = ").unwrap();
+        let budget = BUDGETS.iter().find(|(n, _)| *n == name).map(|b| b.1);
+        let verdict = match budget {
+            Some(budget) if figure.parse::<f64>().unwrap() > budget => "above",
+            Some(_) => "met",
+            None => "",
+        };
+        let budget = budget.map_or(String::new(), |b| b.to_string());
+        out += &format!("| {name} | {figure} | {budget} | {verdict} |\n");
+    }
+    out
+}
+
 /// The code that may act upon an option: engine and shim, without the tables, their tests
 /// and the banner, which only shows.
 fn sources() -> String {
@@ -92,6 +118,7 @@ fn blocks_are_as_rendered() {
         ("options", markdown()),
         ("idle", idle()),
         ("profiles", profiles_markdown()),
+        ("cost", cost()),
     ];
     let mut text = readme();
     if std::env::var_os("README_BLESS").is_some() {
