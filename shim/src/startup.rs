@@ -19,6 +19,7 @@ use engine::sys::event;
 use engine::sys::fd::move_high;
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
+use std::io::Write;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
@@ -196,36 +197,44 @@ fn open_log(config: &Config) {
         None if name.is_empty() => log_to_stderr(),
         None => return,
     }
-    log::set_max_level(config.trace_level().filter());
-    let _ = log::set_logger(&LineLog);
+    start_logger(config.trace_level().filter());
     if !name.is_empty() {
         let (_, warnings) = Config::from_process();
         speak(config, true, &warnings);
     }
 }
 
-/// The log crate's lines, each with one write.
-struct LineLog;
+/// Starts the log crate's logger: env_logger puts a record together, [`say`] writes it.
+fn start_logger(level: log::LevelFilter) {
+    let format = |out: &mut env_logger::fmt::Formatter, record: &log::Record<'_>| {
+        let level = match record.level() {
+            log::Level::Error => TraceLevel::Error,
+            log::Level::Warn => TraceLevel::Warn,
+            log::Level::Info => TraceLevel::Info,
+            log::Level::Debug => TraceLevel::Debug,
+            log::Level::Trace => TraceLevel::Fine,
+        };
+        out.write_all(banner::line(level, &record.args().to_string()).as_bytes())
+    };
+    let _ = env_logger::Builder::new()
+        .filter_level(level)
+        .format(format)
+        .target(env_logger::Target::Pipe(Box::new(LogLine)))
+        .try_init();
+}
 
-impl log::Log for LineLog {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
+/// Takes whole records, each one line.
+struct LogLine;
+
+impl Write for LogLine {
+    fn write(&mut self, record: &[u8]) -> std::io::Result<usize> {
+        say(&String::from_utf8_lossy(record));
+        Ok(record.len())
     }
 
-    fn log(&self, record: &log::Record<'_>) {
-        if record.level() <= log::max_level() {
-            let level = match record.level() {
-                log::Level::Error => TraceLevel::Error,
-                log::Level::Warn => TraceLevel::Warn,
-                log::Level::Info => TraceLevel::Info,
-                log::Level::Debug => TraceLevel::Debug,
-                log::Level::Trace => TraceLevel::Fine,
-            };
-            say(&banner::line(level, &record.args().to_string()));
-        }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
-
-    fn flush(&self) {}
 }
 
 /// Before fork: nobody is in the middle of a start, and nobody begins one.
