@@ -86,8 +86,6 @@ reasons! {
     Rule = 2, "a rule in the configuration file says os";
     /// No port yet: not bound, not connected, nothing sent.
     NotBound = 3, "not bound yet";
-    /// Neither AF_INET nor AF_INET6.
-    Family = 4, "address family is not AF_INET or AF_INET6";
     /// IPV6_V6ONLY, or bound to or connected to a native IPv6 address.
     NativeV6 = 5, "socket carries native IPv6";
     /// Bound to an address of an interface that is not accelerated.
@@ -125,10 +123,6 @@ reasons! {
     SharedPort = 21, "port may be shared with other processes";
     /// The engine could not start.
     StartFailed = 22, "the engine could not start";
-    /// The program uses io_uring, which reads the kernel socket behind our back.
-    IoUring = 23, "the program uses io_uring";
-    /// Too many sockets on one ring's filter.
-    TooManyPorts = 24, "too many ports for one interface";
     /// A receive call already waits in the kernel, where it would not see the rings.
     Waiting = 25, "a receive call was already waiting in the kernel";
 }

@@ -9,6 +9,7 @@ use crate::ready::{Epoll, Object};
 use crate::ring;
 use crate::socket::{Announce, Core, Family, ForkState, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
+use crate::sys::event::Event;
 use crate::sys::{cell, event, fd, signal};
 use parking_lot::Mutex;
 use std::os::fd::RawFd;
@@ -250,7 +251,9 @@ impl Control {
             let now = clock::monotonic();
             let (idle, busy) = self.idle_rings(now);
             let errors = self.core.errors_fd().unwrap_or(-1);
-            let mut set = vec![poll(self.monitor.fd()), poll(errors)];
+            let opened = self.core.ring_opened();
+            let opened_fd = opened.map_or(-1, Event::raw);
+            let mut set = vec![poll(self.monitor.fd()), poll(errors), poll(opened_fd)];
             set.extend(
                 idle.iter()
                     .filter_map(|i| self.core.ring(*i).sleep_fd())
@@ -267,7 +270,10 @@ impl Control {
                 if set[1].revents != 0 {
                     self.core.follow_errors();
                 }
-                if set[2..].iter().any(|f| f.revents != 0) {
+                if let Some(event) = opened.filter(|_| set[2].revents != 0) {
+                    event.clear();
+                }
+                if set[3..].iter().any(|f| f.revents != 0) {
                     self.drain(&idle);
                 }
             }

@@ -30,7 +30,12 @@ macro_rules! hooks {
                     // SAFETY: the caller's own arguments.
                     return unsafe { redhook::real!($name)($($arg),*) };
                 }
+                // What the engine does meanwhile (futexes of its locks) is nobody's errno.
+                let before = $crate::abi::errno();
                 let verdict: $crate::verdict::Verdict = $verdict;
+                if matches!(verdict, $crate::verdict::Verdict::Handled(_)) {
+                    $crate::abi::set_errno(before);
+                }
                 // SAFETY: the caller's own arguments.
                 verdict.or_else(|| unsafe { redhook::real!($name)($($arg),*) })
             }

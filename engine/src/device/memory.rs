@@ -4,10 +4,9 @@
 //! link, network and port addresses exchanged. For tests and for counting instructions;
 //! never chosen by itself.
 
-use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit, Watch};
+use super::{Backend, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::clock;
 use crate::error::{Errno, Reason};
-use crate::net::Interface;
 use crossbeam::queue::ArrayQueue;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -27,7 +26,7 @@ impl Backend for Memory {
         "memory"
     }
 
-    fn open(&self, _interface: &Interface, _options: QueueOptions) -> Result<Opened, Reason> {
+    fn open(&self, _port: Port<'_>, _options: QueueOptions) -> Result<Opened, Reason> {
         let wire = Arc::new(Wire {
             full: ArrayQueue::new(SLOTS),
             empty: ArrayQueue::new(SLOTS),

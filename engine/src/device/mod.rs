@@ -10,10 +10,9 @@ mod probe;
 
 pub use memory::Memory;
 pub use packet::Packet;
-pub use probe::{choose, usable};
+pub use probe::choose;
 
 use crate::error::{Errno, Reason};
-use crate::net::Interface;
 use crate::sys::packet::RingWatch;
 use std::fmt::Debug;
 use std::os::fd::RawFd;
@@ -90,6 +89,17 @@ pub trait Transmit: Send + Sync + Debug {
     fn ready_fd(&self) -> Option<RawFd>;
 }
 
+/// The interface that is to be opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Port<'a> {
+    /// Interface index.
+    pub index: u32,
+    /// Interface name.
+    pub name: &'a str,
+    /// Largest IP packet, bytes.
+    pub mtu: u32,
+}
+
 /// How a queue is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
@@ -117,5 +127,5 @@ pub trait Backend: Send + Sync + Debug {
     ///
     /// # Errors
     /// Why this backend cannot serve it.
-    fn open(&self, interface: &Interface, options: QueueOptions) -> Result<Opened, Reason>;
+    fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason>;
 }

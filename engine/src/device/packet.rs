@@ -3,9 +3,8 @@
 //! A tap: the kernel stack still gets every frame; what keeps a datagram from being
 //! delivered twice is the shadow socket's filter ([`crate::sys::bpf::shadow`]).
 
-use super::{Backend, Opened, Queue, QueueOptions, RxFrame, Transmit, Watch};
+use super::{Backend, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
-use crate::net::Interface;
 use crate::sys::{bpf, packet};
 use std::os::fd::RawFd;
 
@@ -33,8 +32,8 @@ impl Backend for Packet {
         "packet"
     }
 
-    fn open(&self, interface: &Interface, options: QueueOptions) -> Result<Opened, Reason> {
-        let slot_size = (interface.mtu + 18 + SLOT_OVERHEAD)
+    fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason> {
+        let slot_size = (port.mtu + 18 + SLOT_OVERHEAD)
             .next_power_of_two()
             .max(SLOT_SIZE);
         let slot_size = slot_size.min(64 << 10);
@@ -45,8 +44,8 @@ impl Backend for Packet {
         let slots = wanted.min(RING_BYTES / slot_size);
         let geometry = packet::RingGeometry { slots, slot_size };
         let ring =
-            packet::PacketRing::open(interface.index, geometry, &bpf::tap(&[])).map_err(reason)?;
-        let sender = packet::PacketSender::open(interface.index).map_err(reason)?;
+            packet::PacketRing::open(port.index, geometry, &bpf::tap(&[])).map_err(reason)?;
+        let sender = packet::PacketSender::open(port.index).map_err(reason)?;
         Ok(Opened {
             queue: Box::new(PacketQueue {
                 ring,

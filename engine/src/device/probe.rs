@@ -1,38 +1,8 @@
-//! Which interfaces can be accelerated, and by which backend. Pure but for opening.
+//! The backend for a configuration. Pure.
 
 use super::{Backend, Memory, Packet};
-use crate::config::{BackendChoice, Config};
+use crate::config::BackendChoice;
 use crate::error::Reason;
-use crate::net::{Interface, LinkKind};
-
-/// Whether configuration and the interface's own state allow acceleration.
-///
-/// # Errors
-/// The reason why not.
-pub fn usable(config: &Config, interface: &Interface) -> Result<(), Reason> {
-    let named = config.interfaces();
-    let is_named = named.contains(&interface.name);
-    if !named.is_empty() && !is_named {
-        return Err(Reason::NotNamed);
-    }
-    match interface.kind {
-        LinkKind::Ethernet => {}
-        // Loopback frames carry an Ethernet header too.
-        LinkKind::Loopback if is_named => {}
-        LinkKind::Loopback => return Err(Reason::Loopback),
-        LinkKind::Other => return Err(Reason::NotEthernet),
-    }
-    if interface.master.is_some() {
-        return Err(Reason::Enslaved);
-    }
-    if !interface.up {
-        return Err(Reason::InterfaceDown);
-    }
-    if interface.addresses.is_empty() {
-        return Err(Reason::NoAddress);
-    }
-    Ok(())
-}
 
 /// The backend for SHIM_BACKEND, with the words that explain the choice.
 ///

@@ -18,6 +18,7 @@ pub mod neighbor;
 mod request;
 pub mod route;
 pub mod tables;
+mod usable;
 
 pub use event::Event;
 pub use group::Membership;
@@ -26,3 +27,4 @@ pub use monitor::Monitor;
 pub use neighbor::{Neighbor, NeighborState};
 pub use route::{Route, RouteClient, RouteKind, RouteQuery};
 pub use tables::{Changes, Tables};
+pub use usable::usable;

@@ -6,16 +6,14 @@
 use super::control::Control;
 use super::demux::{Demux, Entry, Wants};
 use super::path::{Polled, QueueAll, Ring, WHOLE_RING};
-use super::send::{Route, RouteKey};
 use super::udp::{Family, Mode, UdpSocket};
 use crate::config::{Config, Opt};
-use crate::device::{self, Backend, QueueOptions};
+use crate::device::{self, Backend, Port, QueueOptions};
 use crate::error::{Errno, Reason};
-use crate::net::{Interface, Monitor, RouteClient, RouteKind, RouteQuery, Tables};
+use crate::net::{Interface, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
-use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
@@ -123,17 +121,19 @@ pub struct Core {
     announce: Announce,
     backend: Result<(&'static dyn Backend, &'static str), Reason>,
     rings: [OnceCell<Ring>; RINGS],
-    ring_count: AtomicU32,
+    pub(super) ring_count: AtomicU32,
     pub(super) directory: Mutex<Directory>,
     /// What netlink told.
     pub tables: RwLock<Tables>,
-    routes: Mutex<Option<RouteClient>>,
+    pub(super) routes: Mutex<Option<RouteClient>>,
     monitor: Mutex<Option<Monitor>>,
     /// Rises when a route, address or neighbour changed.
     generation: AtomicU64,
     /// Rises with every datagram that the process gives to the kernel.
     kernel_epoch: AtomicU64,
     wakers: Mutex<Vec<Arc<Event>>>,
+    /// Tells the control thread that there is a new ring.
+    ring_opened: Option<Event>,
     /// Kernel sockets that may get errors, watched by the control thread.
     errors: Option<ErrorWatch>,
     readiness_calls: AtomicU32,
@@ -179,6 +179,7 @@ impl Core {
             generation: AtomicU64::new(1),
             kernel_epoch: AtomicU64::new(0),
             wakers: Mutex::new(Vec::new()),
+            ring_opened: room.then(|| Event::open().ok()).flatten(),
             errors: room.then(|| ErrorWatch::open().ok()).flatten(),
             neighbors: Mutex::new(Vec::new()),
         }
@@ -238,6 +239,12 @@ impl Core {
     #[must_use]
     pub fn errors_fd(&self) -> Option<RawFd> {
         self.errors.as_ref().map(ErrorWatch::raw)
+    }
+
+    /// The control thread sleeps on it, and clears it.
+    #[must_use]
+    pub fn ring_opened(&self) -> Option<&Event> {
+        self.ring_opened.as_ref()
     }
 
     /// From now on an error of this kernel socket reaches its next call.
@@ -399,154 +406,6 @@ impl Core {
             .all(|a| a.wants.port != port)
     }
 
-    /// The interface of a membership request that names none by index.
-    pub(super) fn membership_interface(&self, group: Ipv4Addr, address: Ipv4Addr) -> u32 {
-        if !address.is_unspecified() {
-            let tables = self.tables.read();
-            return tables.interface_by_address(address).map_or(0, |i| i.index);
-        }
-        let query = RouteQuery::to(group);
-        self.ask_route(&query).map_or(0, |r| r.oif)
-    }
-
-    fn ask_route(&self, query: &RouteQuery) -> Result<crate::net::Route, Errno> {
-        match self.routes.lock().as_mut() {
-            Some(client) => client.resolve(query),
-            None => Err(Errno(libc::ENETUNREACH)),
-        }
-    }
-
-    /// Asks the kernel to keep an entry that it cannot see us use.
-    pub fn refresh_neighbors(&self) {
-        let used = self.neighbors.lock().clone();
-        if let Some(client) = self.routes.lock().as_mut() {
-            for (ifindex, address) in used {
-                let _ = client.refresh_neighbor(ifindex, address);
-            }
-        }
-    }
-
-    /// How to reach a destination; a route without a ring is the kernel's.
-    pub(super) fn resolve(&self, socket: &UdpSocket, key: &RouteKey) -> Route {
-        let kernel = || Route {
-            ring: None,
-            template: HeaderTemplate::new(&TemplateSpec {
-                src_mac: [0; 6],
-                dst_mac: [0; 6],
-                src: key.destination,
-                dst: key.destination,
-                ttl: 0,
-                tos: 0,
-                dont_fragment: false,
-                udp_checksum: false,
-            }),
-            mtu: 0,
-            ip_id: 0,
-        };
-        let control = socket.control.lock().clone();
-        self.resolve_for(&control, key).unwrap_or_else(kernel)
-    }
-
-    fn resolve_for(&self, control: &Control, key: &RouteKey) -> Option<Route> {
-        let dst = *key.destination.ip();
-        let local = UdpSocket::local_v4(control).ok()?;
-        if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
-            return None;
-        }
-        let options = key.control.unwrap_or_default();
-        let multicast = dst.is_multicast();
-        let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
-        let mut source = options.source.filter(|s| !s.is_unspecified()).or(bound);
-        let mut oif = options
-            .ifindex
-            .filter(|i| *i != 0)
-            .unwrap_or(control.device);
-        if multicast {
-            if oif == 0 {
-                oif = control.multicast_if;
-            }
-            if source.is_none() && !control.multicast_source.is_unspecified() {
-                source = Some(control.multicast_source);
-            }
-        } else if oif == 0 {
-            oif = control.unicast_if;
-        }
-        let tos = options.tos.unwrap_or(control.tos);
-        let route = self
-            .ask_route(&RouteQuery {
-                src: source,
-                oif: Some(oif).filter(|i| *i != 0),
-                tos,
-                mark: control.mark,
-                sport: local.port(),
-                dport: key.destination.port(),
-                ..RouteQuery::to(dst)
-            })
-            .ok()?;
-        let ttl = match (options.ttl, multicast) {
-            (Some(ttl), _) => ttl,
-            (None, true) => control.multicast_ttl,
-            (None, false) => control.ttl,
-        };
-        let tables = self.tables.read();
-        let interface = tables.interface(route.oif)?;
-        let dst_mac = match route.kind {
-            RouteKind::Multicast if multicast && ttl > 0 => {
-                // With members on this host the kernel sends: it feeds them and the wire.
-                if control.multicast_loop && self.host_has_member(&tables, route.oif, dst) {
-                    return None;
-                }
-                multicast_mac(dst)
-            }
-            RouteKind::Unicast if !multicast && ttl > 0 => {
-                let hop = route.gateway.unwrap_or(dst);
-                let mut used = self.neighbors.lock();
-                if !used.contains(&(route.oif, hop)) {
-                    used.push((route.oif, hop));
-                }
-                tables.neighbor(route.oif, hop)?
-            }
-            _ => return None,
-        };
-        let ring = (0..self.ring_count.load(Ordering::Acquire)).find(|i| {
-            let ring = self.ring(*i);
-            ring.ifindex == route.oif && !ring.dead.load(Ordering::Relaxed)
-        })?;
-        let mut mtu = route
-            .mtu
-            .filter(|m| *m != 0)
-            .unwrap_or(interface.mtu)
-            .min(interface.mtu);
-        if self.tuning.mtu != 0 {
-            mtu = mtu.min(self.tuning.mtu);
-        }
-        let template = HeaderTemplate::new(&TemplateSpec {
-            src_mac: interface.mac,
-            dst_mac,
-            src: std::net::SocketAddrV4::new(source.or(route.prefsrc)?, local.port()),
-            dst: key.destination,
-            ttl,
-            tos,
-            dont_fragment: control.dont_fragment,
-            udp_checksum: control.checksum,
-        });
-        Some(Route {
-            ring: Some(ring),
-            template,
-            mtu: mtu as usize,
-            ip_id: event::ticks() as u16,
-        })
-    }
-
-    /// Anybody on this host, in this process or another, is a member.
-    fn host_has_member(&self, tables: &Tables, ifindex: u32, group: Ipv4Addr) -> bool {
-        tables.host_joined(ifindex, group)
-            || self.directory.lock().attached.iter().any(|a| {
-                let mut members = a.wants.groups.members().iter();
-                members.any(|m| m.group == group && m.ifindex == ifindex)
-            })
-    }
-
     /// The shadow of a new kernel socket.
     pub fn open_udp(&'static self, fd: RawFd, family: Family, nonblocking: bool) -> Arc<UdpSocket> {
         let stats = self.publisher.socket(fd);
@@ -596,7 +455,12 @@ impl Core {
         let options = QueueOptions {
             slots: self.tuning.rx_slots,
         };
-        let opened = backend.open(interface, options).inspect_err(|reason| {
+        let port = Port {
+            index: interface.index,
+            name: &interface.name,
+            mtu: interface.mtu,
+        };
+        let opened = backend.open(port, options).inspect_err(|reason| {
             self.say(&format!(
                 "interface {}: not accelerated: {reason}; its sockets stay on the kernel",
                 interface.name
@@ -615,6 +479,9 @@ impl Core {
             .set(ring)
             .map_err(|_| Reason::NoResources)?;
         self.ring_count.store(count + 1, Ordering::Release);
+        if let Some(event) = &self.ring_opened {
+            event.signal();
+        }
         self.refresh_ring(count, &self.tables.read());
         self.say(&format!(
             "interface {}: accelerated by {} ({why})",

@@ -11,9 +11,8 @@ use super::demux::Wants;
 use super::path::WHOLE_RING;
 use super::udp::{Family, Mode, UdpSocket};
 use crate::clock;
-use crate::device;
 use crate::error::Reason;
-use crate::net::Interface;
+use crate::net::{self, Interface};
 use crate::sys::{bpf, raw, sock};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -115,7 +114,7 @@ impl UdpSocket {
             let owner = tables
                 .interface_by_address(local)
                 .ok_or(Reason::OtherInterface)?;
-            device::usable(config, owner)?;
+            net::usable(config, owner)?;
             return Ok(vec![owner.clone()]);
         }
         let mut refusal = Reason::NoInterface;
@@ -135,7 +134,7 @@ impl UdpSocket {
             if !wanted {
                 continue;
             }
-            match device::usable(config, interface) {
+            match net::usable(config, interface) {
                 Ok(()) => list.push(interface.clone()),
                 // Of several refusals the one about a real interface says more.
                 Err(Reason::Loopback) => {}

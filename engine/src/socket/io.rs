@@ -25,7 +25,7 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Bits of [`ControlWanted`]: control messages that the socket's options ask for.
+/// Bits of [`Delivery::wanted`]: control messages that the socket's options ask for.
 pub mod wanted {
     /// IP_PKTINFO.
     pub const PKTINFO: u32 = 1;

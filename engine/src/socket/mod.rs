@@ -8,6 +8,7 @@ mod handover;
 pub mod io;
 mod path;
 mod recv;
+mod route;
 mod send;
 mod udp;
 

@@ -8,7 +8,7 @@ use super::io::{Destination, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::wire::{HEADERS_LEN, HeaderTemplate};
+use crate::wire::{HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -111,7 +111,15 @@ impl UdpSocket {
             },
             Destination::Other => return self.to_kernel(),
         };
-        let length: usize = payload.iter().map(|p| p.len()).sum();
+        let length = match payload {
+            [one] => one.len(),
+            many => many
+                .iter()
+                .fold(0, |sum: usize, p| sum.saturating_add(p.len())),
+        };
+        if length > MAX_PAYLOAD {
+            return self.to_kernel(); // EMSGSIZE
+        }
         let key = RouteKey {
             destination,
             control: control.copied(),

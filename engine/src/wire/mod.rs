@@ -4,7 +4,7 @@
 //! clock, no system call. What a frame says is decided here; who wants it is not.
 //!
 //! - [`checksum`]: the Internet checksum (RFC 1071).
-//! - [`parse`]: a received frame as a datagram, a fragment, or none of our business.
+//! - [`mod@parse`]: a received frame as a datagram, a fragment, or none of our business.
 //! - [`template`]: finished headers for one destination, and frames built from them.
 //! - [`fragment`]: a datagram larger than the MTU as several frames (RFC 791 3.2).
 //! - [`reassembly`]: fragments back into a datagram.

@@ -64,10 +64,10 @@ impl<'a> Simple<'a> {
             let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
             Destination::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)))
         };
-        if is_nowhere(buffer) {
+        if is_nowhere(buffer) || len > isize::MAX as usize {
             return None;
         }
-        // SAFETY: not null; readable for `len` bytes by the caller's promise.
+        // SAFETY: not null, not longer than an object can be; readable for `len` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), len) };
         Some(Self {
             payload: [IoSlice::new(bytes)],

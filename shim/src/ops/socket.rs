@@ -1,6 +1,7 @@
 //! socket, bind, connect, options: the kernel's verdict is the call's verdict, the engine follows.
 
 use super::fd::{adopt, purge};
+use crate::abi;
 use crate::fdtable::Held;
 use crate::verdict::Verdict;
 use crate::{FDS, guard, process, startup};
@@ -29,6 +30,7 @@ pub(crate) fn created(fd: RawFd, domain: c_int, kind: c_int, protocol: c_int) {
     let Some(stack) = startup::engine() else {
         return;
     };
+    let errno = abi::errno();
     let socket = stack.open_udp(fd, family, kind & libc::SOCK_NONBLOCK != 0);
     adopt(
         fd,
@@ -37,6 +39,7 @@ pub(crate) fn created(fd: RawFd, domain: c_int, kind: c_int, protocol: c_int) {
             v6: family == Family::V6,
         },
     );
+    abi::set_errno(errno);
 }
 
 /// A call that changes a UDP socket of ours. Left to the kernel in a vfork child.

@@ -1,0 +1,163 @@
+//! How a destination is reached: the kernel is asked, the answer becomes finished headers.
+
+use super::control::Control;
+use super::core::Core;
+use super::send::{Route, RouteKey};
+use super::udp::UdpSocket;
+use crate::error::Errno;
+use crate::net::{RouteKind, RouteQuery};
+use crate::sys::event;
+use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// The interface of a membership request that names none by index.
+    pub(super) fn membership_interface(&self, group: Ipv4Addr, address: Ipv4Addr) -> u32 {
+        if !address.is_unspecified() {
+            let tables = self.tables.read();
+            return tables.interface_by_address(address).map_or(0, |i| i.index);
+        }
+        let query = RouteQuery::to(group);
+        self.ask_route(&query).map_or(0, |r| r.oif)
+    }
+
+    fn ask_route(&self, query: &RouteQuery) -> Result<crate::net::Route, Errno> {
+        match self.routes.lock().as_mut() {
+            Some(client) => client.resolve(query),
+            None => Err(Errno(libc::ENETUNREACH)),
+        }
+    }
+
+    /// Asks the kernel to keep an entry that it cannot see us use.
+    pub fn refresh_neighbors(&self) {
+        let used = self.neighbors.lock().clone();
+        if let Some(client) = self.routes.lock().as_mut() {
+            for (ifindex, address) in used {
+                let _ = client.refresh_neighbor(ifindex, address);
+            }
+        }
+    }
+
+    /// How to reach a destination; a route without a ring is the kernel's.
+    pub(super) fn resolve(&self, socket: &UdpSocket, key: &RouteKey) -> Route {
+        let kernel = || Route {
+            ring: None,
+            template: HeaderTemplate::new(&TemplateSpec {
+                src_mac: [0; 6],
+                dst_mac: [0; 6],
+                src: key.destination,
+                dst: key.destination,
+                ttl: 0,
+                tos: 0,
+                dont_fragment: false,
+                udp_checksum: false,
+            }),
+            mtu: 0,
+            ip_id: 0,
+        };
+        let control = socket.control.lock().clone();
+        self.resolve_for(&control, key).unwrap_or_else(kernel)
+    }
+
+    fn resolve_for(&self, control: &Control, key: &RouteKey) -> Option<Route> {
+        let dst = *key.destination.ip();
+        let local = UdpSocket::local_v4(control).ok()?;
+        if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
+            return None;
+        }
+        let options = key.control.unwrap_or_default();
+        let multicast = dst.is_multicast();
+        let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
+        let mut source = options.source.filter(|s| !s.is_unspecified()).or(bound);
+        let mut oif = options
+            .ifindex
+            .filter(|i| *i != 0)
+            .unwrap_or(control.device);
+        if multicast {
+            if oif == 0 {
+                oif = control.multicast_if;
+            }
+            if source.is_none() && !control.multicast_source.is_unspecified() {
+                source = Some(control.multicast_source);
+            }
+        } else if oif == 0 {
+            oif = control.unicast_if;
+        }
+        let tos = options.tos.unwrap_or(control.tos);
+        let route = self
+            .ask_route(&RouteQuery {
+                src: source,
+                oif: Some(oif).filter(|i| *i != 0),
+                tos,
+                mark: control.mark,
+                sport: local.port(),
+                dport: key.destination.port(),
+                ..RouteQuery::to(dst)
+            })
+            .ok()?;
+        let ttl = match (options.ttl, multicast) {
+            (Some(ttl), _) => ttl,
+            (None, true) => control.multicast_ttl,
+            (None, false) => control.ttl,
+        };
+        // Before the tables are locked: the directory's lock comes first.
+        let own_member = multicast && self.has_member(route.oif, dst);
+        let tables = self.tables.read();
+        let interface = tables.interface(route.oif)?;
+        let dst_mac = match route.kind {
+            RouteKind::Multicast if multicast && ttl > 0 => {
+                // With members on this host the kernel sends: it feeds them and the wire.
+                if control.multicast_loop && (own_member || tables.host_joined(route.oif, dst)) {
+                    return None;
+                }
+                multicast_mac(dst)
+            }
+            RouteKind::Unicast if !multicast && ttl > 0 => {
+                let hop = route.gateway.unwrap_or(dst);
+                let mut used = self.neighbors.lock();
+                if !used.contains(&(route.oif, hop)) {
+                    used.push((route.oif, hop));
+                }
+                tables.neighbor(route.oif, hop)?
+            }
+            _ => return None,
+        };
+        let ring = (0..self.ring_count.load(Ordering::Acquire)).find(|i| {
+            let ring = self.ring(*i);
+            ring.ifindex == route.oif && !ring.dead.load(Ordering::Relaxed)
+        })?;
+        let mut mtu = route
+            .mtu
+            .filter(|m| *m != 0)
+            .unwrap_or(interface.mtu)
+            .min(interface.mtu);
+        if self.tuning.mtu != 0 {
+            mtu = mtu.min(self.tuning.mtu);
+        }
+        let template = HeaderTemplate::new(&TemplateSpec {
+            src_mac: interface.mac,
+            dst_mac,
+            src: std::net::SocketAddrV4::new(source.or(route.prefsrc)?, local.port()),
+            dst: key.destination,
+            ttl,
+            tos,
+            dont_fragment: control.dont_fragment,
+            udp_checksum: control.checksum,
+        });
+        Some(Route {
+            ring: Some(ring),
+            template,
+            mtu: mtu as usize,
+            ip_id: event::ticks() as u16,
+        })
+    }
+
+    /// A socket of this process is a member; the tables may not know it yet.
+    fn has_member(&self, ifindex: u32, group: Ipv4Addr) -> bool {
+        self.directory.lock().attached.iter().any(|a| {
+            let mut members = a.wants.groups.members().iter();
+            members.any(|m| m.group == group && m.ifindex == ifindex)
+        })
+    }
+}
