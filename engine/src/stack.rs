@@ -2,7 +2,7 @@
 //! right across fork. No protocol code.
 
 use crate::clock;
-use crate::config::{Config, Opt};
+use crate::config::{Config, Opt, Rules};
 use crate::error::Errno;
 use crate::net::{Changes, Monitor, RouteClient, Tables};
 use crate::ready::{Epoll, Object};
@@ -10,8 +10,9 @@ use crate::ring;
 use crate::socket::{Announce, Core, Family, ForkState, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::Event;
-use crate::sys::{cell, event, fd, signal};
+use crate::sys::{cell, event, fd, file, signal};
 use parking_lot::Mutex;
+use std::ffi::CString;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -24,6 +25,8 @@ const NEIGHBOR_REFRESH: u64 = 5_000_000_000;
 const GROUPS_REFRESH: u64 = 200_000_000;
 /// Frames emptied from an unpolled ring in one go.
 const DRAIN: usize = 1024;
+/// Bytes of the rules file that are read.
+const RULES_MOST: usize = 256 << 10;
 /// A ratio of 0 ("never look at the kernel") still looks this seldom: traffic that only
 /// the kernel has must not be lost.
 const SELDOM: u32 = 4096;
@@ -67,6 +70,7 @@ impl Stack {
     /// what cannot be had is a reason on the sockets.
     pub fn start(config: Arc<Config>, program: &str, announce: Announce) -> Arc<Stack> {
         ring::set_mode(config.thread_mode());
+        ring::set_yield(u32::try_from(config.int(Opt::RxPollYield)).unwrap_or(u32::MAX));
         signal::adopt_all();
         let stack = Arc::new(Stack {
             config,
@@ -130,6 +134,16 @@ impl Stack {
             room,
             self.announce,
         );
+        let program = std::env::args_os().next().unwrap_or_default();
+        let (rules, warnings) = Rules::load(&self.config, event::process_id(), |path| {
+            let path = CString::new(path).map_err(|_| Errno::INVAL)?;
+            file::read(&path, RULES_MOST)
+        });
+        for line in &warnings {
+            core.publisher.process().totals.warnings.add(1);
+            core.say(&line.0);
+        }
+        let core = core.with_rules(rules, program.to_string_lossy().into_owned());
         if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsDir).is_empty()) {
             core.publisher.process().totals.warnings.add(1);
             core.say(&line);
@@ -339,6 +353,9 @@ impl Control {
         }
         let _visit = ring::visit();
         self.core.routes_changed();
+        if changes.intersects(Changes::LINKS) {
+            self.core.forget_ring_errors();
+        }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES | Changes::GROUPS) {
             self.core.refresh_rings();
         }

@@ -9,12 +9,19 @@ use tests::topology::Lab;
 use tests::victim::{self, Variant};
 
 fn observed(name: &str, mode: Mode) -> Option<(Finished, Snapshot)> {
+    observed_with(name, mode, &[])
+}
+
+fn observed_with(name: &str, mode: Mode, vars: &[(&str, &str)]) -> Option<(Finished, Snapshot)> {
     let lab = Lab::open()?;
     let peer = Peer::start(&lab, true);
-    let run = Program::new(victim::compile(name, Variant::Plain), &[])
+    let program = Program::new(victim::compile(name, Variant::Plain), &[])
         .on(&lab.near)
         .mode(mode)
-        .env("PEER", &peer.address())
+        .env("PEER", &peer.address());
+    let run = vars
+        .iter()
+        .fold(program, |program, (name, value)| program.env(name, value))
         .run()
         .success(name);
     let report = peer.reports().pop().expect("the victim asks for a report");
@@ -27,13 +34,32 @@ fn a_reason_for_every_socket() {
     let Some((run, snapshot)) = observed("reasons", DEFAULTS) else {
         return;
     };
+    assert_reasons(&run, &snapshot, 8);
+}
+
+#[test]
+fn the_rules_file_leaves_sockets_to_the_kernel() {
+    let file = std::env::temp_dir().join(format!("rules-{}.conf", std::process::id()));
+    let rules = "application-id ruled* *\nuse os udp_receiver *:5000\n\
+                 use os udp_receiver 239.78.0.1:5001\nuse os udp_connect 10.78.0.2:7000\n";
+    std::fs::write(&file, rules).unwrap();
+    let path = file.to_str().unwrap();
+    let observed = observed_with("ruled", DEFAULTS, &[("VMA_CONFIG_FILE", path)]);
+    std::fs::remove_file(&file).unwrap();
+    if let Some((run, snapshot)) = observed {
+        assert_reasons(&run, &snapshot, 4);
+    }
+}
+
+/// Lines of the victim: a descriptor, and what is to be told of it.
+fn assert_reasons(run: &Finished, snapshot: &Snapshot, least: usize) {
     let expected: Vec<(i32, &str)> = run
         .stdout
         .lines()
         .filter_map(|l| l.split_once(' '))
         .filter_map(|(fd, what)| Some((fd.parse().ok()?, what)))
         .collect();
-    assert!(expected.len() >= 8, "{}", run.stdout);
+    assert!(expected.len() >= least, "{}", run.stdout);
     for (fd, what) in expected {
         let socket = snapshot.sockets.iter().find(|s| s.fd == fd);
         let told = socket.map(|s| match s.reason {
@@ -41,7 +67,7 @@ fn a_reason_for_every_socket() {
             None => "no reason",
             Some(reason) => reason.text(),
         });
-        assert_eq!(told, Some(what), "fd {fd}:\n{}", stats::summary(&snapshot));
+        assert_eq!(told, Some(what), "fd {fd}:\n{}", stats::summary(snapshot));
     }
 }
 

@@ -18,6 +18,11 @@ fn fork_read() {
 }
 
 #[test]
+fn fork_use() {
+    Case::new("fork_use").engine(1, 0).run();
+}
+
+#[test]
 fn fork_own() {
     Case::new("fork_own").engine(1, 1).run();
 }

@@ -18,6 +18,7 @@ engine! {
     epoll_nested rx 2 tx 0;
     epoll_two_sets rx 2 tx 0;
     epoll_early rx 3 tx 0;
+    epoll_gone rx 1 tx 0;
     epoll_arguments rx 0 tx 0;
     epoll_error rx 1 tx 0;
     epoll_ctl_thread rx 0 tx 0;

@@ -170,9 +170,9 @@ options! {
 
     TraceLevel "VMA_TRACELEVEL" = choice(4, LEVELS).label("Log Level").acts()
         .help("How much is logged; the banner appears from info on, everything in it from details on.");
-    LogDetails "VMA_LOG_DETAILS" = int(0, 0, 3).label("Log Details").acts()
+    LogDetails "VMA_LOG_DETAILS" = int(0, 0, 3).label("Log Details")
         .help("Log prefix: 1 thread, 2 process and thread, 3 time too.");
-    LogColors "VMA_LOG_COLORS" = switch(true).label("Log Colors").acts()
+    LogColors "VMA_LOG_COLORS" = switch(true).label("Log Colors")
         .help("Colours, if the log is a terminal.");
     LogFile "VMA_LOG_FILE" = text_or_empty("").label("Log File").acts()
         .help("Log here instead of standard error; %d becomes the process id.");
@@ -227,7 +227,7 @@ options! {
         .help("Largest frame put into the work request itself; 0 none.");
     TxMcLoopback "VMA_TX_MC_LOOPBACK" = switch(true).label("Tx MC Loopback").acts()
         .help("Initial IP_MULTICAST_LOOP.");
-    TxNonblockedEagains "VMA_TX_NONBLOCKED_EAGAINS" = switch(true).label("Tx non-blocked eagains").acts()
+    TxNonblockedEagains "VMA_TX_NONBLOCKED_EAGAINS" = switch(true).label("Tx non-blocked eagains")
         .help("A full ring is EAGAIN on a non-blocking socket, as Linux does it; 0 drops silently, libvma's default.");
     TxPrefetchBytes "VMA_TX_PREFETCH_BYTES" = int(256, 0, 65_535).label("Tx Prefetch Bytes").unit("bytes")
         .help("Bytes fetched into the cache before sending.");
@@ -238,7 +238,7 @@ options! {
     RxWreBatching "VMA_RX_WRE_BATCHING" = int(64, 1, 1024).label("Rx QP WRE Batching")
         .help("Buffers given back to the card at a time.");
     RxBytesMin "VMA_RX_BYTES_MIN" = count(65_536).label("Rx Byte Min Limit").unit("bytes").acts()
-        .help("Least receive limit of a socket, whatever SO_RCVBUF says.");
+        .help("Least receive limit of a socket, whatever SO_RCVBUF says; at the default SO_RCVBUF alone counts, as in Linux.");
     RxPoll "VMA_RX_POLL" = polls(100_000).label("Rx Poll Loops").unit("loops").acts()
         .help("Polls of a blocking receive before it sleeps; -1 for ever, 0 counts as 1.");
     RxPollInit "VMA_RX_POLL_INIT" = polls(0).label("Rx Poll Init Loops").unit("loops")
@@ -280,7 +280,7 @@ options! {
     SelectSkipOs "VMA_SELECT_SKIP_OS" = count(4).show(Show::Zero("Disabled"))
         .label("Select Skip OS").unit("calls").acts()
         .help("Once in so many calls the kernel's descriptors are looked at first; 0 never.");
-    ProgressInterval "VMA_PROGRESS_ENGINE_INTERVAL" = count(10).label("CQ Drain Interval (msec)").unit("ms").acts()
+    ProgressInterval "VMA_PROGRESS_ENGINE_INTERVAL" = count(10).label("CQ Drain Interval (msec)").unit("ms")
         .help("Rings that nobody polls are drained this often; 0 never.");
     ProgressMax "VMA_PROGRESS_ENGINE_WCE_MAX" = count(10_000).label("CQ Drain WCE (max)").unit("frames")
         .help("Most frames drained at a time.");

@@ -4,7 +4,7 @@
 //! announce no changes (before Linux 6.14) and for the number of members.
 
 use crate::error::Errno;
-use crate::sys::netlink::read_proc;
+use crate::sys::file;
 use std::net::Ipv4Addr;
 
 /// A group that the host is in, by one socket or many.
@@ -25,7 +25,7 @@ pub fn read_memberships() -> Result<Vec<(Membership, u32)>, Errno> {
     // Not /proc/net, which is the namespace of the process' first thread.
     const PATH: &std::ffi::CStr = c"/proc/thread-self/net/igmp";
     const MAX: usize = 1 << 20;
-    read_proc(PATH, MAX).map(|text| parse_igmp(&text))
+    file::read(PATH, MAX).map(|text| parse_igmp(&text))
 }
 
 /// Parses /proc/net/igmp (`igmp_mc_seq_show`): a line for an interface, then, indented

@@ -114,12 +114,22 @@ struct Members {
 #[derive(Debug)]
 struct Kick {
     epfd: RawFd,
+    /// The entry that it stands for.
+    fd: RawFd,
     event: Arc<Event>,
     socket: Arc<UdpSocket>,
 }
 
 impl Kick {
-    fn install(epfd: RawFd, socket: &Arc<UdpSocket>, wanted: libc::epoll_event) -> Option<Self> {
+    fn install(
+        epfd: RawFd,
+        fd: RawFd,
+        socket: &Arc<UdpSocket>,
+        wanted: libc::epoll_event,
+    ) -> Option<Self> {
+        if wanted.events & (EPOLLIN | EPOLLRDNORM) == 0 {
+            return None;
+        }
         let event = Arc::new(Event::open().ok()?);
         let once = libc::epoll_event {
             events: EPOLLIN | EPOLLONESHOT,
@@ -134,6 +144,7 @@ impl Kick {
         }
         Some(Self {
             epfd,
+            fd,
             event,
             socket: Arc::clone(socket),
         })
@@ -207,6 +218,11 @@ impl Epoll {
         }
     }
 
+    /// Whether the kick stands for such an entry.
+    fn kicks_for(&self, is: impl Fn(&Kick) -> bool) -> bool {
+        self.kicking.load(Ordering::Relaxed) && self.kick.lock().as_ref().is_some_and(is)
+    }
+
     pub(super) fn ring_mask(&self, depth: u32) -> u32 {
         self.end_kick();
         self.members.lock().map_or(0, |m| {
@@ -275,6 +291,9 @@ impl Epoll {
         if op == libc::EPOLL_CTL_DEL {
             let result = event::epoll_ctl(epfd, op, fd, event)?;
             self.remove(|m| m.fd == fd);
+            if self.kicks_for(|k| k.fd == fd) {
+                self.end_kick();
+            }
             return Ok(result);
         }
         let id = self.id_for(op, fd);
@@ -317,8 +336,9 @@ impl Epoll {
             });
             self.note(&members);
         }
-        if first && let Object::Udp(socket) = target {
-            *self.kick.lock() = Kick::install(epfd, socket, wanted);
+        let renew = first || self.kicks_for(|k| k.fd == fd);
+        if renew && let Object::Udp(socket) = target {
+            *self.kick.lock() = Kick::install(epfd, fd, socket, wanted);
             self.kicking.store(true, Ordering::Relaxed);
         }
         self.changed();
@@ -355,6 +375,9 @@ impl Epoll {
     /// A socket is closed: the kernel has taken it out of every set.
     pub(crate) fn forget(&self, socket: &UdpSocket) {
         self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
+        if self.kicks_for(|k| std::ptr::eq(&*k.socket, socket)) {
+            self.end_kick();
+        }
     }
 
     /// epoll_wait and its kin; `mask` as in [`super::poll()`].
@@ -411,6 +434,7 @@ impl Epoll {
         drop(fds);
         if last {
             self.remove(|_| true);
+            self.end_kick();
             self.core.publisher.release_iomux(self.stats);
         }
         last

@@ -240,7 +240,8 @@ impl<T> Lock<T> {
                 return Entered::Owned;
             }
         }
-        if self.biased.load(Ordering::Relaxed) != 0 {
+        // By bias, or since a visit by the owner word.
+        if self.biased.load(Ordering::Relaxed) != 0 || self.owner.load(Ordering::Relaxed) == me {
             return Entered::Refused;
         }
         self.biased.store(me, Ordering::Relaxed);
@@ -256,7 +257,8 @@ impl<T> Lock<T> {
     #[inline]
     fn enter_owned(&self, me: usize) -> Option<Guard<'_, T>> {
         let mode = MODE.load(Ordering::Relaxed);
-        if self.owner.load(Ordering::Relaxed) == me {
+        let inside = |word: &AtomicUsize| word.load(Ordering::Relaxed) == me;
+        if inside(&self.owner) || inside(&self.biased) {
             return None;
         }
         if mode == MUTEX {

@@ -11,4 +11,4 @@ mod spin;
 
 pub use lock::{Guard, Lock, Visit, is_single, mode, set_mode, switches, visit};
 pub use queue::{Queue, Record};
-pub use spin::{Limit, Spin, Turn};
+pub use spin::{Limit, Spin, Turn, set_yield};

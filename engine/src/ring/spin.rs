@@ -10,6 +10,20 @@ static SPINNERS: AtomicU32 = AtomicU32::new(0);
 /// Turns between two looks at the clock; a turn is some tens of nanoseconds.
 const CLOCK_TURNS: u32 = 64;
 
+/// VMA_RX_POLL_YIELD; 0: none.
+static YIELD_EVERY: AtomicU32 = AtomicU32::new(0);
+
+/// Empty turns between two yields of the core, counted in steps of [`CLOCK_TURNS`]; 0: only
+/// where there is no core to spare.
+pub fn set_yield(every: u32) {
+    YIELD_EVERY.store(every, Ordering::Relaxed);
+}
+
+/// Whether one of the last [`CLOCK_TURNS`] turns was one to yield after.
+fn yield_due(turns: u64, every: u32) -> bool {
+    every != 0 && turns % u64::from(every) < u64::from(CLOCK_TURNS)
+}
+
 /// When spinning ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
@@ -136,7 +150,10 @@ impl Spin {
         }
         // Without a core to spare, whoever would wake us may wait for this very one.
         let spinners = SPINNERS.load(Ordering::Relaxed);
-        if spinners > self.cores || spinners == self.cores && !super::is_single() {
+        if yield_due(self.turns, YIELD_EVERY.load(Ordering::Relaxed))
+            || spinners > self.cores
+            || spinners == self.cores && !super::is_single()
+        {
             event::yield_now();
         }
         Turn::Again
@@ -163,5 +180,22 @@ impl Drop for Spin {
         if self.counted {
             SPINNERS.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yields_come_as_often_as_asked() {
+        let yields = |every| {
+            let looks = (0..64_000).step_by(CLOCK_TURNS as usize);
+            looks.filter(|turns| yield_due(*turns, every)).count()
+        };
+        assert_eq!(yields(0), 0);
+        assert_eq!(yields(1), 1000, "no more often than the clock is looked at");
+        assert_eq!(yields(1000), 64);
+        assert_eq!(yields(64_000), 1);
     }
 }

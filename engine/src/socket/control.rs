@@ -198,6 +198,10 @@ impl UdpSocket {
             self.refresh_names(fd, &mut control);
             self.reconcile(&mut control);
         }
+        if prepared && result.is_err() {
+            // The port is somebody else's, and so is what came for it.
+            self.clear_queue();
+        }
         result
     }
 
@@ -267,6 +271,9 @@ impl UdpSocket {
     }
 
     fn forget_routes(&self) {
+        if self.core.forked.load(Ordering::Relaxed) {
+            return; // the lock may be held by a thread that exists in the parent alone
+        }
         if let Some(mut cache) = self.tx.lock() {
             cache.clear();
         }
@@ -398,7 +405,8 @@ impl UdpSocket {
                 }
             }
             libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => {
-                control.receive_limit = get(libc::SO_RCVBUF).max(0) as usize;
+                let kernel = get(libc::SO_RCVBUF).max(0) as usize;
+                control.receive_limit = self.core.receive_limit(kernel);
                 self.set_receive_limit(control.receive_limit);
             }
             libc::SO_TIMESTAMP | SO_TIMESTAMP_NEW | libc::SO_TIMESTAMPNS | SO_TIMESTAMPNS_NEW => {

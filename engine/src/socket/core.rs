@@ -5,9 +5,9 @@
 
 use super::control::Control;
 use super::demux::{Demux, Entry, Wants};
-use super::path::{Polled, QueueAll, Ring, WHOLE_RING};
-use super::udp::{Family, Mode, UdpSocket};
-use crate::config::{Config, Opt};
+use super::path::{Polled, QueueAll, Ring};
+use super::udp::{Family, UdpSocket};
+use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Backend, Port, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, Tables};
@@ -15,7 +15,7 @@ use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
 use once_cell::sync::OnceCell;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
@@ -53,43 +53,6 @@ pub struct Tuning {
 /// A line for a person: the announcer decides where it goes.
 pub type Announce = fn(&str);
 
-static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
-
-/// This process was forked from one that had an engine.
-#[must_use]
-pub fn in_forked_child() -> bool {
-    FORKED_CHILD.load(Ordering::Relaxed)
-}
-
-/// What is held across fork.
-#[derive(Debug)]
-pub(crate) struct ForkState {
-    directory: MutexGuard<'static, Directory>,
-    held: Vec<Arc<UdpSocket>>,
-}
-
-impl ForkState {
-    /// In the parent: everything goes on.
-    pub(crate) fn end_parent(self) {
-        for socket in &self.held {
-            socket.end_share(false);
-        }
-    }
-
-    /// In the child: every socket is the parent's until its first use here.
-    pub(crate) fn end_child(self) {
-        FORKED_CHILD.store(true, Ordering::Relaxed);
-        for socket in &self.held {
-            socket.end_share(true);
-        }
-        for socket in self.directory.sockets.iter().filter_map(Weak::upgrade) {
-            if socket.sends_by_ring() {
-                socket.set_mode(Mode::Inherited);
-            }
-        }
-    }
-}
-
 /// A socket on the engine.
 #[derive(Debug)]
 pub(super) struct Attached {
@@ -116,6 +79,8 @@ pub struct Core {
     pub tuning: Tuning,
     /// All options.
     pub config: Arc<Config>,
+    /// The rules file, and the program that it is asked about.
+    pub(super) rules: (Rules, String),
     /// Counters.
     pub publisher: Publisher,
     announce: Announce,
@@ -123,6 +88,8 @@ pub struct Core {
     rings: [OnceCell<Ring>; RINGS],
     pub(super) ring_count: AtomicU32,
     pub(super) directory: Mutex<Directory>,
+    /// It is the parent's: this process was forked, and has neither its rings nor its threads.
+    pub(super) forked: AtomicBool,
     /// What netlink told.
     pub tables: RwLock<Tables>,
     pub(super) routes: Mutex<Option<RouteClient>>,
@@ -168,11 +135,13 @@ impl Core {
             select_stats: publisher.iomux(IomuxKind::Select, -1),
             tuning,
             config,
+            rules: (Rules::default(), String::new()),
             publisher,
             announce,
             rings: [const { OnceCell::new() }; RINGS],
             ring_count: AtomicU32::new(0),
             directory: Mutex::new(Directory::default()),
+            forked: AtomicBool::new(false),
             tables: RwLock::new(tables),
             routes: Mutex::new(routes),
             monitor: Mutex::new(None),
@@ -406,10 +375,24 @@ impl Core {
             .all(|a| a.wants.port != port)
     }
 
+    /// Bytes of a receive queue when SO_RCVBUF is `kernel`: Linux's, unless VMA_RX_BYTES_MIN
+    /// was asked for.
+    pub(super) fn receive_limit(&self, kernel: usize) -> usize {
+        if self.config.is_default(Opt::RxBytesMin) {
+            return kernel;
+        }
+        kernel.max(usize::try_from(self.config.int(Opt::RxBytesMin)).unwrap_or(0))
+    }
+
     /// The shadow of a new kernel socket.
     pub fn open_udp(&'static self, fd: RawFd, family: Family, nonblocking: bool) -> Arc<UdpSocket> {
         let stats = self.publisher.socket(fd);
         let mut control = Control::of_new(fd, family);
+        control.receive_limit = self.receive_limit(control.receive_limit);
+        if self.never_udp() {
+            control.stays = Some(Reason::Rule);
+            stats.set_reason(Some(Reason::Rule));
+        }
         if !self.tuning.multicast_loop {
             let off = crate::sys::sock::set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, &0i32);
             control.multicast_loop = off.is_err();
@@ -524,16 +507,12 @@ impl Core {
         }
     }
 
-    /// Before fork: nobody changes the directory while the child is made, and what the
-    /// rings hold is where parent and child can share it.
-    pub(crate) fn prepare_fork(&'static self) -> ForkState {
-        let directory = self.directory.lock();
-        for ring in self.open_rings() {
-            ring.drain(WHOLE_RING);
+    /// An interface that goes leaves an error on its socket, and whoever sleeps on that
+    /// would be woken for ever. The sockets are told by what netlink says.
+    pub fn forget_ring_errors(&self) {
+        for fd in self.open_rings().filter_map(Ring::sleep_fd) {
+            let _ = crate::sys::sock::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR);
         }
-        let sockets = directory.attached.iter().map(|a| Arc::clone(&a.socket));
-        let held = sockets.filter(|s| s.share_queue()).collect();
-        ForkState { directory, held }
     }
 
     /// Interfaces may be usable that were not: looks at all sockets again.

@@ -53,11 +53,17 @@ impl UdpSocket {
         if let Some(reason) = control.stays {
             return Err(reason);
         }
+        if self.core.forked.load(Ordering::Relaxed) {
+            return Err(Reason::Forked);
+        }
         self.core.backend_available()?;
         if self.cutoff.get() != 0 && self.mode() == Mode::Engine {
             return Err(Reason::Forked);
         }
         let local = Self::local_v4(control)?;
+        if self.ruled_out(control, local) {
+            return Err(Reason::Rule);
+        }
         if control.shared_port && control.groups.members().is_empty() {
             return Err(Reason::SharedPort);
         }
@@ -300,9 +306,16 @@ impl UdpSocket {
             // As in Linux: a call that waits on it keeps the socket alive.
             self.fd
                 .store(crate::sys::fd::move_high(kept), Ordering::Relaxed);
+            self.orphan.store(true, Ordering::SeqCst);
+            // That call may have ended meanwhile, without seeing the mark.
+            if self.blocked.load(Ordering::SeqCst) == 0 {
+                self.close_orphan();
+            }
             return true;
         }
         self.leave();
+        // A call that began to wait meanwhile must not touch what the number becomes.
+        self.fd.store(-1, Ordering::Relaxed);
         true
     }
 
@@ -316,14 +329,12 @@ impl UdpSocket {
 
     /// The last call that waited on a closed socket has ended.
     pub(super) fn close_orphan(&self) {
-        if !self.fds.lock().is_empty() {
+        if !self.orphan.swap(false, Ordering::SeqCst) {
             return;
         }
-        let fd = self.fd.swap(-1, Ordering::Relaxed);
-        if fd < 0 {
-            return;
-        }
+        let fd = self.fd();
         self.leave();
+        self.fd.store(-1, Ordering::Relaxed);
         crate::sys::fd::unregister(fd);
         raw::close(fd);
     }

@@ -3,16 +3,19 @@
 mod control;
 mod core;
 mod demux;
+mod fork;
 mod groups;
 mod handover;
 pub mod io;
 mod path;
 mod recv;
 mod route;
+mod rules;
 mod send;
 mod udp;
 
-pub(crate) use core::ForkState;
-pub use core::{Announce, Core, Tuning, in_forked_child};
+pub use core::{Announce, Core, Tuning};
+pub(crate) use fork::ForkState;
+pub use fork::in_forked_child;
 pub use path::Ring;
 pub use udp::{Family, Mode, SockAddrArg, UdpSocket};

@@ -4,12 +4,16 @@ use super::control::Control;
 use super::core::Core;
 use super::send::{Route, RouteKey};
 use super::udp::UdpSocket;
+use crate::config::Role;
 use crate::error::Errno;
 use crate::net::{RouteKind, RouteQuery};
 use crate::sys::event;
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
+
+/// Next hops that are kept fresh; with more of them in use the oldest are left to the kernel.
+const FRESH: usize = 1024;
 
 impl Core {
     /// The interface of a membership request that names none by index.
@@ -66,6 +70,9 @@ impl Core {
         if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
             return None;
         }
+        if self.ruled_out(Role::UdpSender, local, Some(key.destination)) {
+            return None;
+        }
         let options = key.control.unwrap_or_default();
         let multicast = dst.is_multicast();
         let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
@@ -117,8 +124,12 @@ impl Core {
                 let hop = route.gateway.unwrap_or(dst);
                 let mut used = self.neighbors.lock();
                 if !used.contains(&(route.oif, hop)) {
+                    if used.len() == FRESH {
+                        used.remove(0);
+                    }
                     used.push((route.oif, hop));
                 }
+                drop(used);
                 tables.neighbor(route.oif, hop)?
             }
             _ => return None,

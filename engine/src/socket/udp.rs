@@ -85,6 +85,8 @@ pub struct UdpSocket {
     pub(super) unbound: AtomicBool,
     /// Calls that wait in user space or in a ppoll.
     pub(super) blocked: AtomicU32,
+    /// Closed by the program while a call waits; `fd` is our own duplicate.
+    pub(super) orphan: AtomicBool,
     pub(super) kernel_look: KernelLook,
     /// Connected peer: address in the upper, port in the lower half; 0: none.
     pub(super) peer: AtomicU64,
@@ -92,7 +94,7 @@ pub struct UdpSocket {
     /// Reasons for sending through the kernel; 0: none.
     pub(super) tx_kernel: AtomicU32,
     sleepers: AtomicU32,
-    waiters: Mutex<Vec<Arc<Event>>>,
+    pub(super) waiters: Mutex<Vec<Arc<Event>>>,
     /// Since when the kernel has it again (forked children, hand-back).
     pub(super) cutoff: Cell,
     pub(super) control: Mutex<Control>,
@@ -148,6 +150,7 @@ impl UdpSocket {
             waiting: AtomicBool::new(false),
             unbound: AtomicBool::new(true),
             blocked: AtomicU32::new(0),
+            orphan: AtomicBool::new(false),
             kernel_look: KernelLook::default(),
             peer: AtomicU64::new(0),
             tx: Lock::new(TxCache::default()),
@@ -378,6 +381,16 @@ impl UdpSocket {
             queue.set_limit(limit);
         }
         self.stats.queue.limit_bytes.set(limit as u64);
+    }
+
+    /// Drops what is queued: it came for a port that the kernel then refused.
+    pub(super) fn clear_queue(&self) {
+        if let Some(mut queue) = self.queue.lock() {
+            queue.clear();
+            self.queued.store(0, Ordering::Release);
+            self.stats.queue.packets.set(0);
+            self.stats.queue.bytes.set(0);
+        }
     }
 
     /// Forgets what is queued: a forked child, whose parent has it.

@@ -88,6 +88,10 @@ pub fn ppoll_cancellable(
     // SAFETY: the address is that of ppoll.
     let call: LibcPpoll = unsafe { std::mem::transmute(address) };
     let ts = ts.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: libc's own, valid for this thread.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { errno.read() };
     // SAFETY: all arguments live until the call returns; the length matches.
     let found = unsafe {
         call(
@@ -97,13 +101,12 @@ pub fn ppoll_cancellable(
             &raw const set,
         )
     };
-    usize::try_from(found).map_err(|_| {
-        Errno(
-            std::io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EINTR),
-        )
-    })
+    // SAFETY: as above.
+    let after = unsafe { errno.read() };
+    // A call that goes on after this, and succeeds, has not touched it.
+    // SAFETY: as above.
+    unsafe { errno.write(before) };
+    usize::try_from(found).map_err(|_| Errno(after))
 }
 
 fn timespec(ns: u64) -> libc::timespec {

@@ -3,7 +3,7 @@
 
 use super::raw::syscall6;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Numbers below this are never used for ours while a higher one can be had.
 const LOWEST: usize = 1 << 9;
@@ -89,9 +89,18 @@ pub fn register_owned(fd: RawFd) {
     }
 }
 
+/// How often [`close_owned`] was called.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Rises in every forked child: what was opened before is closed.
+pub(super) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
 /// In a forked child: closes the parent's rings and event descriptors, which would
 /// otherwise live on in the child.
 pub fn close_owned() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
     for (i, bits) in OWNED.iter().enumerate() {
         let mut set = bits.swap(0, Ordering::Relaxed);
         while set != 0 {

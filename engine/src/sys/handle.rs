@@ -8,7 +8,11 @@ use std::os::fd::{AsRawFd, RawFd};
 
 /// A descriptor that is closed on drop.
 #[derive(Debug)]
-pub struct Handle(RawFd);
+pub struct Handle {
+    fd: RawFd,
+    /// [`super::fd::forks`] when it was opened: a forked child has it closed already.
+    forks: u32,
+}
 
 impl Handle {
     /// Takes a new descriptor over and moves it out of the application's way
@@ -21,7 +25,10 @@ impl Handle {
         match super::fd::move_above(fd) {
             Some(high) => {
                 super::fd::register_owned(high);
-                Ok(Self(high))
+                Ok(Self {
+                    fd: high,
+                    forks: super::fd::forks(),
+                })
             }
             None => {
                 super::raw::close(fd);
@@ -33,14 +40,17 @@ impl Handle {
 
 impl AsRawFd for Handle {
     fn as_raw_fd(&self) -> RawFd {
-        self.0
+        self.fd
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        super::fd::unregister(self.0);
+        if self.forks != super::fd::forks() {
+            return; // the number may be anything by now
+        }
+        super::fd::unregister(self.fd);
         // SAFETY: closing a descriptor that this value owns touches no memory.
-        let _ = unsafe { syscall6(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
+        let _ = unsafe { syscall6(libc::SYS_close, [self.fd as usize, 0, 0, 0, 0, 0]) };
     }
 }

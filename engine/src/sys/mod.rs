@@ -8,6 +8,7 @@ pub mod bpf;
 pub mod cell;
 pub mod event;
 pub mod fd;
+pub mod file;
 pub mod handle;
 pub mod netlink;
 pub mod packet;

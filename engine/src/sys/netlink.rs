@@ -1,5 +1,4 @@
-//! A socket of the routing family of netlink, and the small files under /proc that say
-//! what it does not (netlink(7), rtnetlink(7), proc(5)).
+//! A socket of the routing family of netlink (netlink(7), rtnetlink(7)).
 //!
 //! Owns descriptors and bytes; what the messages mean is `net`'s. Never blocks longer
 //! than [`REPLY_TIMEOUT_S`].
@@ -9,9 +8,7 @@ use super::raw::syscall6;
 use super::sock;
 use crate::error::Errno;
 use rustix::fd::IntoRawFd;
-use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use std::ffi::CStr;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -168,52 +165,9 @@ struct Address {
 
 const _: () = assert!(size_of::<Address>() == size_of::<libc::sockaddr_nl>());
 
-/// Reads a file of procfs, at most `max` bytes of it.
-///
-/// # Errors
-/// The kernel's: ENOENT without procfs, EMFILE.
-pub fn read_proc(path: &CStr, max: usize) -> Result<Vec<u8>, Errno> {
-    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    let file = Handle::new(fd.into_raw_fd())?;
-    let mut bytes = vec![0; max];
-    let mut filled = 0;
-    while filled < max {
-        let rest = &mut bytes[filled..];
-        let args = [
-            file.as_raw_fd() as usize,
-            rest.as_mut_ptr() as usize,
-            rest.len(),
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: the kernel writes at most `rest.len()` bytes into the exclusively
-        // borrowed buffer.
-        match unsafe { syscall6(libc::SYS_read, args) } {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(filled);
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn proc_is_read_to_its_end() {
-        let whole = read_proc(c"/proc/self/stat", 1 << 16).unwrap();
-        assert!(whole.ends_with(b"\n"));
-        assert_eq!(read_proc(c"/proc/self/stat", 5).unwrap().len(), 5);
-        assert_eq!(
-            read_proc(c"/proc/no-such-file", 5),
-            Err(Errno(libc::ENOENT))
-        );
-    }
 
     #[test]
     fn nothing_to_receive() {

@@ -53,4 +53,19 @@ fn every_mode_excludes_and_single_gives_way_to_a_second_thread() {
         "a handler on the holder's thread must not wait"
     );
     assert!(lock.try_lock().is_none());
+    drop(held);
+    // A handler on the holder's thread while the control thread comes, and after it left.
+    set_mode(ThreadMode::Single);
+    BIASED_TO.store(0, Ordering::SeqCst);
+    let held = lock.lock();
+    let stay = visit();
+    assert!(lock.lock().is_none(), "held by bias");
+    drop(held);
+    let held = lock.lock();
+    assert!(held.is_some());
+    drop(stay);
+    assert!(lock.lock().is_none(), "held by the owner word");
+    drop(held);
+    assert!(lock.lock().is_some());
+    set_mode(ThreadMode::Spin);
 }
