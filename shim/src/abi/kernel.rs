@@ -5,6 +5,7 @@ use engine::error::Errno;
 use engine::sys::raw::syscall6;
 use libc::{c_int, c_long};
 use std::os::fd::RawFd;
+use std::ptr;
 
 /// An int as the kernel takes it in a register.
 pub(crate) const fn arg(value: c_int) -> usize {
@@ -96,18 +97,39 @@ pub(crate) fn at_most_two_threads() -> bool {
     stat.st_nlink <= 2 + 2
 }
 
-/// One write(2) of the whole text; what does not fit is not repeated.
+/// write(2) of a message of the library's own. Where nobody reads any more (SIGPIPE) or the
+/// file may not grow (SIGXFSZ) the message is lost: the program did not write, so it must
+/// not die of it. Both signals are the writing thread's.
 pub(crate) fn write(fd: RawFd, text: &[u8]) -> Result<usize, Errno> {
-    let args = [
-        arg(fd),
-        text.as_ptr().expose_provenance(),
-        text.len(),
-        0,
-        0,
-        0,
-    ];
+    const OWN: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
+    let mut before = 0u64;
+    let mut pending = 0u64;
+    set_mask(libc::SIG_BLOCK, OWN, Some(&mut before))?;
+    let args = [(&raw mut pending).expose_provenance(), 8, 0, 0, 0, 0];
+    // SAFETY: the kernel writes 8 bytes into a variable of that size.
+    let asked = unsafe { syscall6(libc::SYS_rt_sigpending, args) };
+    let address = text.as_ptr().expose_provenance();
+    let args = [arg(fd), address, text.len(), 0, 0, 0];
     // SAFETY: the slice is readable for its length.
-    unsafe { syscall6(libc::SYS_write, args) }
+    let written = unsafe { syscall6(libc::SYS_write, args) };
+    let raised = OWN & !pending;
+    if asked.is_ok() && matches!(written, Err(Errno(libc::EPIPE | libc::EFBIG))) && raised != 0 {
+        let now = [0u64; 2];
+        let set = (&raw const raised).expose_provenance();
+        let args = [set, 0, now.as_ptr().expose_provenance(), 8, 0, 0];
+        // SAFETY: a set of 8 bytes, no siginfo, and a timespec of two words.
+        let _ = unsafe { syscall6(libc::SYS_rt_sigtimedwait, args) };
+    }
+    set_mask(libc::SIG_SETMASK, before, None)?;
+    written
+}
+
+/// rt_sigprocmask(2) for the calling thread.
+fn set_mask(how: c_int, set: u64, old: Option<&mut u64>) -> Result<usize, Errno> {
+    let old = old.map_or(0, |old| ptr::from_mut(old).expose_provenance());
+    let set = (&raw const set).expose_provenance();
+    // SAFETY: sets of 8 bytes that live until the call returns; a null one is not written.
+    unsafe { syscall6(libc::SYS_rt_sigprocmask, [arg(how), set, old, 8, 0, 0]) }
 }
 
 /// Opens a log file for appending, close-on-exec.
@@ -153,6 +175,23 @@ mod tests {
         assert_eq!(
             std::io::Error::last_os_error().raw_os_error(),
             Some(libc::EXDEV)
+        );
+    }
+
+    #[test]
+    fn a_message_that_nobody_reads_kills_nobody() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        // The test harness ignores the signal; most programs do not.
+        // SAFETY: the default action; nothing else in this process uses the signal.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        assert_eq!(
+            write(std::os::fd::AsRawFd::as_raw_fd(&writer), b"x"),
+            Err(Errno(libc::EPIPE))
+        );
+        assert_eq!(
+            write(std::os::fd::AsRawFd::as_raw_fd(&writer), b"x"),
+            Err(Errno(libc::EPIPE))
         );
     }
 }
