@@ -233,8 +233,8 @@ options! {
         .help("Bytes fetched into the cache before sending.");
     RxBufs "VMA_RX_BUFS" = count(200_000).label("Rx Mem Bufs").unit("buffers")
         .help("Receive buffers of the process.");
-    RxWre "VMA_RX_WRE" = count(16_000).label("Rx QP WRE")
-        .help("Depth of a receive ring.");
+    RxWre "VMA_RX_WRE" = count(16_000).label("Rx QP WRE").acts()
+        .help("Depth of a receive ring; packet rings have 2048 to 8192 slots.");
     RxWreBatching "VMA_RX_WRE_BATCHING" = int(64, 1, 1024).label("Rx QP WRE Batching")
         .help("Buffers given back to the card at a time.");
     RxBytesMin "VMA_RX_BYTES_MIN" = count(65_536).label("Rx Byte Min Limit").unit("bytes").acts()

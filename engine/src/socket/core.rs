@@ -492,6 +492,8 @@ impl Core {
             .filter(|m| m.ifindex == ring.ifindex)
             .map(|m| m.group)
             .collect();
+        let down = tables.interface(ring.ifindex).is_none_or(|i| !i.up);
+        ring.dead.store(down, Ordering::Relaxed);
         ring.with(|state| {
             state.locals = locals;
             state.groups = groups;
