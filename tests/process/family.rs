@@ -23,6 +23,13 @@ fn fork_use() {
 }
 
 #[test]
+fn fork_threads() {
+    Case::new("fork_threads")
+        .unobserved("its sockets are the kernel's after the first child")
+        .run();
+}
+
+#[test]
 fn fork_own() {
     Case::new("fork_own").engine(1, 1).run();
 }

@@ -374,6 +374,9 @@ impl Epoll {
 
     /// A socket is closed: the kernel has taken it out of every set.
     pub(crate) fn forget(&self, socket: &UdpSocket) {
+        if !std::ptr::eq(self.core, socket.core()) {
+            return; // a set from before the fork: nobody here may free its locks
+        }
         self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
         if self.kicks_for(|k| std::ptr::eq(&*k.socket, socket)) {
             self.end_kick();

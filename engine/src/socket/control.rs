@@ -7,7 +7,7 @@
 use super::groups::{self, Groups};
 use super::io::wanted;
 use super::path::WHOLE_RING;
-use super::udp::{Family, Mode, SockAddrArg, UdpSocket};
+use super::udp::{Family, SockAddrArg, UdpSocket};
 use crate::error::{Errno, Reason};
 use crate::sys::sock;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -175,8 +175,8 @@ impl UdpSocket {
     /// The kernel's.
     pub fn bind(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
         let expected = addr.parsed.filter(|a| a.port() != 0 && v4(*a).is_some());
-        if self.mode() == Mode::Inherited {
-            self.claim();
+        if self.is_parents() {
+            return sock::bind(fd, addr.ptr, addr.len);
         }
         // The engine stands ready before the kernel opens the port: nothing is lost between.
         let prepared = match expected {
@@ -210,8 +210,8 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn connect(&self, fd: RawFd, addr: &SockAddrArg) -> Result<usize, Errno> {
-        if self.mode() == Mode::Inherited {
-            self.claim();
+        if self.is_parents() {
+            return sock::connect(fd, addr.ptr, addr.len);
         }
         // What came before is judged by the rules of before.
         self.drain_rings();
@@ -228,6 +228,9 @@ impl UdpSocket {
     /// unbound one with a destination gets its port by an explicit bind to port 0, which
     /// is what the kernel would do within the send.
     pub(super) fn begin_sending(&self, addressed: bool) {
+        if self.is_parents() {
+            return;
+        }
         let mut control = self.control.lock();
         if control.stays.is_some() || control.sends && control.local.is_some() {
             return;
@@ -338,8 +341,8 @@ impl UdpSocket {
         ptr: usize,
         len: u32,
     ) -> Result<usize, Errno> {
-        if self.mode() == Mode::Inherited {
-            self.claim();
+        if self.is_parents() {
+            return sock::setsockopt(fd, level, name, ptr, len);
         }
         if level == libc::SOL_SOCKET && name == libc::SO_DETACH_FILTER {
             return self.detach_filter(fd, ptr, len);
@@ -539,8 +542,7 @@ impl UdpSocket {
 
     /// Gives the socket back to the kernel for good (exec, SCM_RIGHTS, shutdown).
     pub fn hand_back(&self, reason: Reason) {
-        if self.mode() == Mode::Inherited {
-            self.claim();
+        if self.is_parents() {
             return;
         }
         let mut control = self.control.lock();

@@ -63,6 +63,9 @@ impl ForkState {
             if socket.sends_by_ring() {
                 socket.set_mode(Mode::Inherited);
             }
+            // What ran in the parent's other threads does not run here.
+            socket.rings.store(0, Ordering::Release);
+            socket.unbound.store(false, Ordering::Release);
             // Their events are closed, and the numbers may become anything.
             if let Some(mut waiters) = socket.waiters.try_lock() {
                 waiters.clear();

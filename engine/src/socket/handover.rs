@@ -278,16 +278,29 @@ impl UdpSocket {
             self.cutoff.set(clock::realtime());
         }
         self.set_mode(Mode::Kernel);
-        // Nobody else is in this process's copy of the control state.
-        if let Some(mut control) = self.control.try_lock() {
-            control.stays = Some(Reason::Forked);
-            control.filter = Filter::None;
+    }
+
+    /// In a forked child, a socket that it was born with: the kernel's from here on, and
+    /// its calls go there without a look at our state. Other threads of the parent may
+    /// have held any lock at the time of the fork; nobody will ever release it here.
+    pub(super) fn is_parents(&self) -> bool {
+        if !self.core.forked.load(Ordering::Relaxed) {
+            return false;
         }
+        if self.mode() == Mode::Inherited {
+            self.claim();
+        }
+        true
     }
 
     /// A number is about to be closed; call it before the kernel's close. True: it was
     /// the last one.
     pub fn fd_removed(&self, fd: RawFd) -> bool {
+        if self.core.forked.load(Ordering::Relaxed) {
+            // See `is_parents`; to close is not to use. The parent has the socket still,
+            // so that it leaves no epoll set.
+            return false;
+        }
         let left = {
             let mut fds = self.fds.lock();
             fds.retain(|f| *f != fd);
@@ -296,9 +309,6 @@ impl UdpSocket {
         if let Some(other) = left {
             self.fd.store(other, Ordering::Relaxed);
             return false;
-        }
-        if self.mode() == Mode::Inherited {
-            return true;
         }
         if self.blocked.load(Ordering::SeqCst) != 0
             && let Ok(kept) = sock::duplicate(fd)

@@ -430,6 +430,9 @@ impl UdpSocket {
 
     /// A descriptor number now names this socket (socket, dup, F_DUPFD).
     pub fn fd_added(&self, fd: RawFd) {
+        if self.core.forked.load(Ordering::Relaxed) {
+            return;
+        }
         let mut fds = self.fds.lock();
         if !fds.contains(&fd) {
             fds.push(fd);
