@@ -28,7 +28,7 @@ static void *opens(void *unused)
 
 int main(void)
 {
-	enum { CHILDREN = 60 };
+	enum { CHILDREN = 25 };
 	int well = 0;
 	pthread_t threads[3];
 	begin(60);
