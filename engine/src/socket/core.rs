@@ -190,8 +190,9 @@ impl Core {
         while mask != 0 {
             let index = mask.trailing_zeros();
             mask &= mask - 1;
-            if self.ring(index).poll(&mut QueueAll, POLL_BURST) == Polled::Busy {
-                std::hint::spin_loop();
+            let ring = self.ring(index);
+            if ring.poll(&mut QueueAll, POLL_BURST) == Polled::Busy {
+                ring.wait_idle();
             }
         }
     }

@@ -148,6 +148,12 @@ impl Ring {
         self.polls.load(Ordering::Relaxed)
     }
 
+    /// Waits until the thread that polls the ring has left it.
+    #[cold]
+    pub fn wait_idle(&self) {
+        let _ = self.state.lock();
+    }
+
     /// Waits for the ring and works on its state (control plane). None: this thread is
     /// inside it already, in a signal handler.
     pub fn with<R>(&self, work: impl FnOnce(&mut RingState) -> R) -> Option<R> {

@@ -71,8 +71,11 @@ impl UdpSocket {
         while mask != 0 {
             let ring = self.core.ring(mask.trailing_zeros());
             mask &= mask - 1;
-            if ring.poll(direct, BURST) != Polled::Busy && direct.done() {
-                return;
+            match ring.poll(direct, BURST) {
+                // Somebody polls for us: what was there is in the queue when they leave.
+                Polled::Busy => ring.wait_idle(),
+                Polled::Frames(_) if direct.done() => return,
+                Polled::Frames(_) => {}
             }
         }
     }
