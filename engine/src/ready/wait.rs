@@ -44,7 +44,11 @@ pub(super) struct How {
 
 /// Waits until the set has something to report, the time-out passes (0) or a signal comes.
 pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
-    core.poll_mask(set.ring_mask());
+    if how.timeout == Some(0) {
+        core.poll_mask_whole(set.ring_mask());
+    } else {
+        core.poll_mask(set.ring_mask());
+    }
     let ready = set.engine_ready();
     // A signal that only the caller's mask lets in has to be seen: the kernel looks.
     if ready > 0 && how.mask.is_none() && !set.kernel_first() {

@@ -67,6 +67,7 @@ pub struct Spin {
     /// EINTR even after handlers with SA_RESTART.
     restarts: bool,
     counted: bool,
+    crowded: bool,
     cores: u32,
 }
 
@@ -93,6 +94,7 @@ impl Spin {
             signals: None,
             restarts,
             counted: false,
+            crowded: false,
             cores,
         }
     }
@@ -150,10 +152,10 @@ impl Spin {
         }
         // Without a core to spare, whoever would wake us may wait for this very one.
         let spinners = SPINNERS.load(Ordering::Relaxed);
-        if yield_due(self.turns, YIELD_EVERY.load(Ordering::Relaxed))
-            || spinners > self.cores
-            || spinners == self.cores && !super::is_single()
-        {
+        // One core and a second thread: it may be the one that has to run.
+        let pinned = self.cores == 1 && !super::is_single();
+        self.crowded = spinners > self.cores || pinned;
+        if self.crowded || yield_due(self.turns, YIELD_EVERY.load(Ordering::Relaxed)) {
             event::yield_now();
         }
         Turn::Again
@@ -166,6 +168,13 @@ impl Spin {
         let first = *self.signals.get_or_insert(now);
         now.interrupting != first.interrupting
             || !self.restarts && now.restarting != first.restarting
+    }
+
+    /// More calls spin than there are cores.
+    #[inline]
+    #[must_use]
+    pub fn crowded(&self) -> bool {
+        self.crowded
     }
 
     /// Nanoseconds until the caller's time-out, None: no time-out.

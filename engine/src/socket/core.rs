@@ -186,14 +186,29 @@ impl Core {
 
     /// Polls the rings of a mask for poll, select and epoll; true: some were busy.
     #[inline]
-    pub fn poll_mask(&self, mut mask: u32) {
+    pub fn poll_mask(&self, mut mask: u32) -> bool {
+        let mut busy = false;
         while mask != 0 {
             let index = mask.trailing_zeros();
             mask &= mask - 1;
-            let ring = self.ring(index);
-            if ring.poll(&mut QueueAll, POLL_BURST) == Polled::Busy {
-                ring.wait_idle();
-            }
+            busy |= self.ring(index).poll(&mut QueueAll, POLL_BURST) == Polled::Busy;
+        }
+        busy
+    }
+
+    /// As [`Self::poll_mask`] for a call that will not look again: what another thread is
+    /// taking from a ring just now is in its socket's queue afterwards.
+    pub fn poll_mask_whole(&self, mask: u32) {
+        if self.poll_mask(mask) {
+            self.wait_rings(mask);
+        }
+    }
+
+    /// Waits until whoever polls these rings has left them.
+    #[cold]
+    pub(super) fn wait_rings(&self, mask: u32) {
+        for index in (0..RINGS as u32).filter(|i| mask & 1 << i != 0) {
+            self.ring(index).wait_idle();
         }
     }
 

@@ -66,40 +66,51 @@ impl Drop for Blocked<'_> {
 impl UdpSocket {
     /// Polls the rings that bring this socket's datagrams.
     #[inline(always)]
-    fn poll_rings<D: Direct>(&self, direct: &mut D) {
+    fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
+        let mut busy = false;
         let mut mask = self.ring_mask();
         while mask != 0 {
             let ring = self.core.ring(mask.trailing_zeros());
             mask &= mask - 1;
             match ring.poll(direct, BURST) {
-                // Somebody polls for us: what was there is in the queue when they leave.
-                Polled::Busy => ring.wait_idle(),
-                Polled::Frames(_) if direct.done() => return,
+                Polled::Busy => busy = true,
+                Polled::Frames(_) if direct.done() => return busy,
                 Polled::Frames(_) => {}
             }
         }
+        busy
     }
 
-    /// One look at queue and rings.
+    /// One look at queue and rings. `last`: the call will not look again, so a ring that
+    /// another thread polls is waited for: it may hold our datagram just now.
     #[inline(always)]
-    fn look<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
+    fn look<R: Receive>(
+        &self,
+        call: &mut R,
+        peek: bool,
+        last: bool,
+    ) -> Option<Result<usize, Errno>> {
         if self.readable()
             && let Some(result) = self.pop(call, peek)
         {
             return Some(result);
         }
-        if peek {
-            self.poll_rings(&mut QueueAll);
+        let busy = if peek {
+            self.poll_rings(&mut QueueAll)
         } else {
             let mut direct = DirectCall {
                 socket: self,
                 call: &mut *call,
                 result: None,
             };
-            self.poll_rings(&mut direct);
+            let busy = self.poll_rings(&mut direct);
             if direct.result.is_some() {
                 return direct.result;
             }
+            busy
+        };
+        if busy && last {
+            self.core.wait_rings(self.ring_mask());
         }
         if self.readable() {
             self.pop(call, peek)
@@ -121,11 +132,12 @@ impl UdpSocket {
         {
             return self.recv_aside(fd, call, flags);
         }
-        if let Some(result) = self.look(call, peek) {
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        if let Some(result) = self.look(call, peek, !waits) {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        if flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Ordering::Relaxed) {
+        if !waits {
             return self.recv_miss(fd, call);
         }
         self.recv_wait(call, peek)
@@ -249,7 +261,7 @@ impl UdpSocket {
         // From the first slow step on, a close elsewhere leaves the kernel socket to us.
         let mut blocked = None;
         loop {
-            if let Some(result) = self.look(call, peek) {
+            if let Some(result) = self.look(call, peek, false) {
                 self.stats.rx.poll_hit.add_exclusive(1);
                 return result;
             }
@@ -258,7 +270,9 @@ impl UdpSocket {
                 let flags = if peek { libc::MSG_PEEK } else { 0 };
                 return self.recv_aside(self.fd(), call, flags);
             }
-            self.glance();
+            if !spin.crowded() {
+                self.glance();
+            }
             match spin.turn() {
                 Turn::Again => {}
                 Turn::Kernel => {
