@@ -14,6 +14,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 
 /**
  * Many threads against one {@code pong}. Each thread sends and receives on a socket of its own and on one socket that
@@ -25,6 +26,7 @@ final class Threads {
     private static final int END_COPIES = 3;
     private static final long SHARED_WAIT_NANOS = 10_000_000;
     private static final long OWN_WAIT_NANOS = 1_000_000_000;
+    private static final long IDLE_NANOS = 1_000_000;
 
     private final Options options;
     private final InetSocketAddress peer;
@@ -35,6 +37,8 @@ final class Threads {
     private final Receipts own;
     private final Receipts shared;
     private final AtomicLong corrupt = new AtomicLong();
+    /** Replies that the shared socket still owes. */
+    private final AtomicLong owed = new AtomicLong();
 
     Threads(Options options) {
         this.options = options;
@@ -77,6 +81,7 @@ final class Threads {
         ByteBuffer buffer = ByteBuffer.allocate(Message.MAXIMUM);
         for (int sequence = 0; sequence < count && System.nanoTime() < end; sequence++) {
             Message.write(buffer, size, Message.PING, threads + stream, sequence, System.nanoTime());
+            owed.incrementAndGet();
             common.send(buffer, peer);
             Message.write(buffer, size, Message.PING, stream, sequence, System.nanoTime());
             mine.send(buffer, peer);
@@ -84,7 +89,9 @@ final class Threads {
             takeShared(common, buffer);
         }
         while (shared.distinct() < shared.expected() && System.nanoTime() < end) {
-            takeShared(common, buffer);
+            if (!takeShared(common, buffer)) {
+                LockSupport.parkNanos(IDLE_NANOS);
+            }
         }
         return null;
     }
@@ -100,8 +107,16 @@ final class Threads {
         }
     }
 
-    private void takeShared(Endpoint common, ByteBuffer buffer) throws IOException {
-        take(common, shared, threads, threads, buffer, SHARED_WAIT_NANOS);
+    /**
+     * Takes a reply from the shared socket if it owes one. A receive holds the socket's lock for its whole wait, and the
+     * lock is not fair: a thread that waits for nothing can keep the others from the messages they have yet to send.
+     */
+    private boolean takeShared(Endpoint common, ByteBuffer buffer) throws IOException {
+        if (owed.get() <= 0 || !take(common, shared, threads, threads, buffer, SHARED_WAIT_NANOS)) {
+            return false;
+        }
+        owed.decrementAndGet();
+        return true;
     }
 
     /** Receives one reply that must belong to one of {@code streams} streams; false when none came in time. */
