@@ -1,0 +1,26 @@
+//! **This is software: a test double of `libibverbs.so.1`, not a driver.** It exports the public
+//! verbs interface (the structures and symbols of rdma-core 44's `<infiniband/verbs.h>`) and
+//! plays a card with raw-packet queue pairs and flow rules, so that the engine's verbs device
+//! can be tested on machines that have none.
+//!
+//! What it verifies: that a caller keeps the rules of the interface. Every precondition that the
+//! library, the kernel or the card checks is checked here and fails the same way; with
+//! `SOFTVERBS_STRICT=abort` the process ends with one message that names the rule. It verifies
+//! that frames, flow rules, completions, notifications, asynchronous events and the order of
+//! creation and destruction are handled right.
+//!
+//! What it cannot verify: speed and timing of a card, ordering on the bus (a missing barrier or
+//! doorbell is invisible here), the firmware's own limits, and whatever a driver does beside
+//! its documentation. Those await a card.
+//!
+//! | Variable | Meaning |
+//! |---|---|
+//! | `SOFTVERBS_WIRE` | `packet` (AF_PACKET on the interface of the same name) or `switch` (shared memory between processes) |
+//! | `SOFTVERBS_SWITCH` | name of the switch under `/dev/shm`; default `default` |
+//! | `SOFTVERBS_INTERFACES` | interfaces of this network namespace that have a device; default every veth |
+//! | `SOFTVERBS_STRICT` | `abort` or `errno` (default): what follows a violated precondition |
+//! | `SOFTVERBS_TRACE` | file that gets one line a call |
+
+#![warn(missing_docs)]
+
+pub mod wire;
