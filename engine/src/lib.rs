@@ -8,6 +8,7 @@
 //! - [`stats`]: counters in shared memory.
 //! - [`device`]: interfaces' queues.
 //! - [`net`]: routes, neighbours, addresses and groups as the kernel tells them.
+//! - [`steering`]: what sockets want of an interface, as exact flows.
 //! - [`socket`]: UDP sockets and who gets a datagram.
 //! - [`ready`]: epoll, poll, select; spin, then sleep.
 //! - [`stack`]: wires it all.
@@ -23,5 +24,6 @@ pub mod ring;
 pub mod socket;
 pub mod stack;
 pub mod stats;
+pub mod steering;
 pub mod sys;
 pub mod wire;

@@ -4,7 +4,7 @@
 //! link, network and port addresses exchanged. For tests and for counting instructions;
 //! never chosen by itself.
 
-use super::{Backend, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
+use super::{Backend, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::clock;
 use crate::error::{Errno, Reason};
 use crossbeam::queue::ArrayQueue;
@@ -24,6 +24,10 @@ pub struct Memory;
 impl Backend for Memory {
     fn name(&self) -> &'static str {
         "memory"
+    }
+
+    fn delivery(&self) -> Delivery {
+        Delivery::Tap
     }
 
     fn open(&self, _port: Port<'_>, _options: QueueOptions) -> Result<Opened, Reason> {
@@ -48,6 +52,7 @@ impl Backend for Memory {
             }),
             transmit: Box::new(MemoryTransmit { wire }),
             slots: SLOTS as u32,
+            device: String::new(),
         })
     }
 }
@@ -119,12 +124,12 @@ impl Queue for MemoryQueue {
         None
     }
 
-    fn steer(&mut self, ports: &[u16]) -> Result<(), Reason> {
+    fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason> {
         for word in &self.wire.ports {
             word.store(0, Ordering::Relaxed);
         }
-        for port in ports {
-            let (word, bit) = place(*port);
+        for flow in flows {
+            let (word, bit) = place(flow.port);
             self.wire.ports[word].fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())

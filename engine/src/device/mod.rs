@@ -15,7 +15,65 @@ pub use probe::choose;
 use crate::error::{Errno, Reason};
 use crate::sys::packet::RingWatch;
 use std::fmt::Debug;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
+
+/// UDP datagrams that a device is to bring: an exact destination, from any sender or one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// An address of the interface, or a group.
+    pub destination: Ipv4Addr,
+    /// Destination port.
+    pub port: u16,
+    /// The only sender wanted; None: any.
+    pub peer: Option<SocketAddrV4>,
+    /// Others on this host want it too: the kernel gets its copy (IBV_FLOW_ATTR_FLAGS_DONT_TRAP).
+    pub shared: bool,
+}
+
+/// What becomes of a frame that a device brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The kernel gets it as well.
+    Tap,
+    /// The kernel gets it only if no flow took it, or a shared one.
+    Steered,
+}
+
+/// What a device reports on its own account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The port has no link: nothing comes or goes until [`Fault::PortUp`].
+    PortDown,
+    /// The port has its link back.
+    PortUp,
+    /// The queue pair is in error and takes no more work.
+    QueueError,
+    /// The completion queue has overrun.
+    Overrun,
+    /// The device is being taken away.
+    Gone,
+}
+
+impl Fault {
+    /// The queue is of no more use; only opening it anew may help.
+    #[must_use]
+    pub const fn is_fatal(self) -> bool {
+        matches!(self, Self::QueueError | Self::Overrun | Self::Gone)
+    }
+
+    /// What a person reads.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::PortDown => "the port has no link",
+            Self::PortUp => "the port has its link back",
+            Self::QueueError => "the queue pair is in error",
+            Self::Overrun => "the completion queue has overrun",
+            Self::Gone => "the device is gone",
+        }
+    }
+}
 
 /// A received frame, in place.
 #[derive(Clone, Copy, Debug)]
@@ -46,17 +104,38 @@ pub trait Queue: Send + Debug {
     /// Gives the frame of the last [`Queue::next`] back.
     fn release(&mut self);
 
-    /// A descriptor that polls readable while a frame waits; None: it cannot be slept on.
+    /// A descriptor that polls readable when a frame has come after [`Queue::arm`]; None:
+    /// it cannot be slept on.
     fn sleep_fd(&self) -> Option<RawFd>;
 
-    /// Takes UDP datagrams to these ports (and fragments) from now on, nothing else.
+    /// Before a sleep on [`Queue::sleep_fd`]: asks for a notification of the next frame,
+    /// then looks once more. False: a frame waits already, do not sleep. The notification
+    /// of before is taken back here alone, so that every sleeper sees it.
+    fn arm(&mut self) -> bool {
+        !self.ready()
+    }
+
+    /// Takes the datagrams of these flows from now on, nothing else. They are sorted and
+    /// each destination, port and peer is there once. A flow that stays loses nothing,
+    /// nor is brought twice, also when its `shared` changes.
     ///
     /// # Errors
     /// The reason why the device cannot; the steering of before stays.
-    fn steer(&mut self, ports: &[u16]) -> Result<(), Reason>;
+    fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason>;
 
     /// Frames lost by the device for want of room, since the last call.
     fn take_drops(&mut self) -> u64;
+
+    /// What has happened to the device, oldest first; call it until there is none, when
+    /// [`Queue::event_fd`] polls readable, and now and then.
+    fn take_fault(&mut self) -> Option<Fault> {
+        None
+    }
+
+    /// A descriptor that polls readable while the device has something to report.
+    fn event_fd(&self) -> Option<RawFd> {
+        None
+    }
 }
 
 /// A spinning call's look at a queue that it does not own.
@@ -98,6 +177,8 @@ pub struct Port<'a> {
     pub name: &'a str,
     /// Largest IP packet, bytes.
     pub mtu: u32,
+    /// Link-layer address.
+    pub mac: [u8; 6],
 }
 
 /// How a queue is to be opened.
@@ -116,12 +197,17 @@ pub struct Opened {
     pub transmit: Box<dyn Transmit>,
     /// Receive slots it really has.
     pub slots: u32,
+    /// The device behind the interface by its own name (`mlx5_0`); empty: it has none.
+    pub device: String,
 }
 
 /// A kind of device.
 pub trait Backend: Send + Sync + Debug {
     /// As in SHIM_BACKEND.
     fn name(&self) -> &'static str;
+
+    /// Whether the kernel gets what its queues bring.
+    fn delivery(&self) -> Delivery;
 
     /// Opens an interface.
     ///

@@ -3,7 +3,7 @@
 //! A tap: the kernel stack still gets every frame; what keeps a datagram from being
 //! delivered twice is the shadow socket's filter ([`crate::sys::bpf::shadow`]).
 
-use super::{Backend, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
+use super::{Backend, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
 use crate::sys::{bpf, packet};
 use std::os::fd::RawFd;
@@ -32,6 +32,10 @@ impl Backend for Packet {
         "packet"
     }
 
+    fn delivery(&self) -> Delivery {
+        Delivery::Tap
+    }
+
     fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason> {
         let slot_size = (port.mtu + 18 + SLOT_OVERHEAD)
             .next_power_of_two()
@@ -52,9 +56,11 @@ impl Backend for Packet {
                 copy: Vec::new(),
                 copied: false,
                 skipped: 0,
+                ports: Vec::new(),
             }),
             transmit: Box::new(PacketTransmit { sender }),
             slots,
+            device: String::new(),
         })
     }
 }
@@ -76,6 +82,8 @@ struct PacketQueue {
     copied: bool,
     /// Frames larger than a slot whose copy the kernel could not keep.
     skipped: u64,
+    /// What the ring's filter takes.
+    ports: Vec<u16>,
 }
 
 impl PacketQueue {
@@ -148,8 +156,16 @@ impl Queue for PacketQueue {
         Some(self.ring.fd())
     }
 
-    fn steer(&mut self, ports: &[u16]) -> Result<(), Reason> {
-        self.ring.set_filter(&bpf::tap(ports)).map_err(reason)
+    /// By port alone: who gets a datagram, the sockets decide.
+    fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason> {
+        let mut ports: Vec<u16> = flows.iter().map(|f| f.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        if ports != self.ports {
+            self.ring.set_filter(&bpf::tap(&ports)).map_err(reason)?;
+            self.ports = ports;
+        }
+        Ok(())
     }
 
     fn take_drops(&mut self) -> u64 {

@@ -126,7 +126,7 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<
     let mask = set.ring_mask();
     let result = if spin.interrupted() {
         Err(Errno::INTR)
-    } else if sockets.iter().any(|s| s.readable()) {
+    } else if sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
         Ok(())
     } else {
         let mut fds = core.sleep_set(mask, waker.as_deref());

@@ -357,6 +357,14 @@ impl Core {
             .all(|i| self.ring(i).sleep_fd().is_some())
     }
 
+    /// Before a sleep on [`Self::sleep_set`]: false when a frame waits already.
+    #[must_use]
+    pub fn arm(&self, mask: u32) -> bool {
+        (0..RINGS as u32)
+            .filter(|i| mask & 1 << i != 0)
+            .all(|i| self.ring(i).arm())
+    }
+
     /// Waits until the device takes a frame.
     ///
     /// # Errors
@@ -458,6 +466,7 @@ impl Core {
             index: interface.index,
             name: &interface.name,
             mtu: interface.mtu,
+            mac: interface.mac,
         };
         let opened = backend.open(port, options).inspect_err(|reason| {
             self.say(&format!(
@@ -473,7 +482,8 @@ impl Core {
             opened.slots,
             0,
         );
-        let ring = Ring::new(interface, opened, stats);
+        let any_peer = self.config.flag(Opt::Udp3tRules);
+        let ring = Ring::new(interface, opened, backend.delivery(), any_peer, stats);
         self.rings[count as usize]
             .set(ring)
             .map_err(|_| Reason::NoResources)?;
@@ -508,12 +518,18 @@ impl Core {
             .filter(|m| m.ifindex == ring.ifindex)
             .map(|m| m.group)
             .collect();
+        let addresses = tables
+            .interface(ring.ifindex)
+            .map(|i| i.addresses.iter().map(|a| a.addr).collect());
         let down = tables.interface(ring.ifindex).is_none_or(|i| !i.up);
         ring.dead.store(down, Ordering::Relaxed);
         ring.with(|state| {
             state.locals = locals;
             state.groups = groups;
+            state.addresses = addresses.unwrap_or_default();
             ring.forget_source();
+            // What a device that steers cannot take the kernel still delivers.
+            let _ = state.resteer();
         });
     }
 

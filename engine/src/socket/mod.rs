@@ -12,6 +12,7 @@ mod recv;
 mod route;
 mod rules;
 mod send;
+mod steer;
 mod udp;
 
 pub use core::{Announce, Core, Tuning};

@@ -5,11 +5,14 @@
 //! makes a system call, but for waking a sleeper.
 
 use super::demux::Demux;
+use super::steer;
 use super::udp::UdpSocket;
-use crate::device::{Opened, Queue, RxFrame, Transmit, Watch};
+use crate::device::{Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
+use crate::error::Reason;
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
+use crate::steering::Scope;
 use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -57,8 +60,14 @@ pub struct RingState {
     pub locals: Vec<Ipv4Addr>,
     /// Groups that anybody on this host has joined on this interface.
     pub groups: Vec<Ipv4Addr>,
+    /// Addresses of this interface.
+    pub addresses: Vec<Ipv4Addr>,
     reassembler: Reassembler,
-    steered: Vec<u16>,
+    ifindex: u32,
+    delivery: Delivery,
+    /// VMA_UDP_3T_RULES.
+    any_peer: bool,
+    steered: Vec<Flow>,
 }
 
 /// An interface's queue, opened for this process.
@@ -72,6 +81,8 @@ pub struct Ring {
     pub primary: Ipv4Addr,
     /// Sends on this interface.
     pub transmit: Box<dyn Transmit>,
+    /// Whether the kernel gets its frames as well.
+    pub delivery: Delivery,
     /// Counters.
     pub stats: &'static RingBlock,
     state: Lock<RingState>,
@@ -97,7 +108,13 @@ pub enum Polled {
 impl Ring {
     /// Wraps an opened interface.
     #[must_use]
-    pub fn new(interface: &Interface, opened: Opened, stats: &'static RingBlock) -> Self {
+    pub fn new(
+        interface: &Interface,
+        opened: Opened,
+        delivery: Delivery,
+        any_peer: bool,
+        stats: &'static RingBlock,
+    ) -> Self {
         let primary = interface
             .addresses
             .first()
@@ -107,6 +124,7 @@ impl Ring {
             name: interface.name.clone(),
             primary,
             transmit: opened.transmit,
+            delivery,
             stats,
             sleep_fd: opened.queue.sleep_fd(),
             watch: opened.queue.watch(),
@@ -116,6 +134,10 @@ impl Ring {
                 locals: Vec::new(),
                 groups: Vec::new(),
                 reassembler: Reassembler::new(REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS),
+                addresses: Vec::new(),
+                ifindex: interface.index,
+                delivery,
+                any_peer,
                 steered: Vec::new(),
             }),
             polls: AtomicU64::new(0),
@@ -160,13 +182,13 @@ impl Ring {
         self.state.lock().map(|mut state| work(&mut state))
     }
 
-    /// True when a frame waits; for the last look before sleeping. A ring that is
-    /// locked counts as waiting: its poller may be about to leave.
+    /// Before a sleep: asks the device for a notification and looks once more. False: a
+    /// frame waits. A ring that is locked counts as that: its poller may be about to leave.
     #[must_use]
-    pub fn ready(&self) -> bool {
+    pub fn arm(&self) -> bool {
         self.state
             .try_lock()
-            .is_none_or(|state| state.queue.ready())
+            .is_some_and(|mut state| state.queue.arm())
     }
 
     /// Handles up to `budget` frames, or until `direct` has what it wants.
@@ -363,15 +385,38 @@ impl RingState {
     /// Puts a new picture in place and steers the device by it.
     ///
     /// # Errors
-    /// The device cannot take these ports; the picture of before stays.
-    pub fn replace(&mut self, demux: Demux<Arc<UdpSocket>>) -> Result<(), crate::error::Reason> {
-        let mut ports = demux.ports();
-        ports.sort_unstable();
-        if ports != self.steered {
-            self.queue.steer(&ports)?;
-            self.steered = ports;
-        }
+    /// The device cannot take these flows; the picture of before stays.
+    pub fn replace(&mut self, demux: Demux<Arc<UdpSocket>>) -> Result<(), Reason> {
+        let flows = self.flows(&demux);
+        self.steer(flows)?;
         self.demux = demux;
+        Ok(())
+    }
+
+    /// Steers the device anew after addresses or groups have changed.
+    ///
+    /// # Errors
+    /// The device cannot take these flows; those of before stay.
+    pub fn resteer(&mut self) -> Result<(), Reason> {
+        let flows = self.flows(&self.demux);
+        self.steer(flows)
+    }
+
+    fn flows(&self, demux: &Demux<Arc<UdpSocket>>) -> Vec<Flow> {
+        let scope = Scope {
+            addresses: &self.addresses,
+            groups: &self.groups,
+            delivery: self.delivery,
+            any_peer: self.any_peer,
+        };
+        steer::flows(demux, self.ifindex, &scope, &|_, _| false)
+    }
+
+    fn steer(&mut self, flows: Vec<Flow>) -> Result<(), Reason> {
+        if flows != self.steered {
+            self.queue.steer(&flows)?;
+            self.steered = flows;
+        }
         Ok(())
     }
 

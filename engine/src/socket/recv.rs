@@ -334,7 +334,7 @@ impl UdpSocket {
         let hold = SignalHold::begin();
         let result = if spin.interrupted() {
             Err(Errno::INTR)
-        } else if self.readable() || self.any_ring_ready() || self.mode() != mode {
+        } else if self.readable() || !self.core.arm(self.ring_mask()) || self.mode() != mode {
             Ok(())
         } else {
             let mut set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
@@ -363,16 +363,5 @@ impl UdpSocket {
             self.core.return_waker(event);
         }
         result
-    }
-
-    fn any_ring_ready(&self) -> bool {
-        let mut mask = self.ring_mask();
-        while mask != 0 {
-            if self.core.ring(mask.trailing_zeros()).ready() {
-                return true;
-            }
-            mask &= mask - 1;
-        }
-        false
     }
 }
