@@ -23,4 +23,12 @@
 
 #![warn(missing_docs)]
 
+pub mod abi;
+mod call;
+mod handle;
+mod settings;
+mod strict;
+mod trace;
 pub mod wire;
+
+pub use settings::{Settings, WireChoice, get as settings};

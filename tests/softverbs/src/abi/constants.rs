@@ -1,0 +1,133 @@
+//! Values of the header's enumerations, and their table.
+
+/// Declares constants and the table of them.
+macro_rules! constants {
+    ($($name:ident = $value:expr;)*) => {
+        $(pub const $name: u32 = $value;)*
+        /// Name and value of every constant: what the header has to agree with.
+        pub const CONSTANTS: &[(&str, u32)] = &[$((stringify!($name), $name)),*];
+    };
+}
+
+constants! {
+    IBV_NODE_CA = 1;
+    IBV_NODE_RNIC = 4;
+    IBV_NODE_UNSPECIFIED = 7;
+    IBV_TRANSPORT_IB = 0;
+    IBV_TRANSPORT_IWARP = 1;
+
+    IBV_DEVICE_CURR_QP_STATE_MOD = 1 << 7;
+    IBV_DEVICE_PORT_ACTIVE_EVENT = 1 << 10;
+    IBV_DEVICE_RAW_IP_CSUM = 1 << 26;
+    IBV_DEVICE_MANAGED_FLOW_STEERING = 1 << 29;
+    IBV_RAW_PACKET_CAP_IP_CSUM = 1 << 2;
+    IBV_ATOMIC_NONE = 0;
+
+    IBV_MTU_256 = 1;
+    IBV_MTU_512 = 2;
+    IBV_MTU_1024 = 3;
+    IBV_MTU_2048 = 4;
+    IBV_MTU_4096 = 5;
+    IBV_PORT_DOWN = 1;
+    IBV_PORT_ACTIVE = 4;
+    IBV_PORT_ACTIVE_DEFER = 5;
+    IBV_PORT_IP_BASED_GIDS = 1 << 26;
+    IBV_LINK_LAYER_INFINIBAND = 1;
+    IBV_LINK_LAYER_ETHERNET = 2;
+
+    IBV_EVENT_CQ_ERR = 0;
+    IBV_EVENT_QP_FATAL = 1;
+    IBV_EVENT_DEVICE_FATAL = 8;
+    IBV_EVENT_PORT_ACTIVE = 9;
+    IBV_EVENT_PORT_ERR = 10;
+    IBV_EVENT_LID_CHANGE = 11;
+    IBV_EVENT_GID_CHANGE = 18;
+    IBV_EVENT_WQ_FATAL = 19;
+
+    IBV_WC_SUCCESS = 0;
+    IBV_WC_LOC_LEN_ERR = 1;
+    IBV_WC_LOC_QP_OP_ERR = 2;
+    IBV_WC_LOC_PROT_ERR = 4;
+    IBV_WC_WR_FLUSH_ERR = 5;
+    IBV_WC_FATAL_ERR = 19;
+    IBV_WC_GENERAL_ERR = 21;
+    IBV_WC_TM_RNDV_INCOMPLETE = 23;
+    IBV_WC_SEND = 0;
+    IBV_WC_RECV = 1 << 7;
+    IBV_WC_IP_CSUM_OK = 1 << 2;
+
+    IBV_WC_EX_WITH_BYTE_LEN = 1 << 0;
+    IBV_WC_EX_WITH_IMM = 1 << 1;
+    IBV_WC_EX_WITH_QP_NUM = 1 << 2;
+    IBV_WC_EX_WITH_SRC_QP = 1 << 3;
+    IBV_WC_EX_WITH_SLID = 1 << 4;
+    IBV_WC_EX_WITH_SL = 1 << 5;
+    IBV_WC_EX_WITH_DLID_PATH_BITS = 1 << 6;
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7;
+    IBV_WC_EX_WITH_CVLAN = 1 << 8;
+    IBV_WC_EX_WITH_FLOW_TAG = 1 << 9;
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11;
+    IBV_CQ_INIT_ATTR_MASK_FLAGS = 1 << 0;
+    IBV_CQ_INIT_ATTR_MASK_PD = 1 << 1;
+    IBV_CREATE_CQ_ATTR_SINGLE_THREADED = 1 << 0;
+    IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN = 1 << 1;
+    IBV_CQ_ATTR_MODERATE = 1 << 0;
+
+    IBV_ACCESS_LOCAL_WRITE = 1;
+    IBV_ACCESS_REMOTE_WRITE = 1 << 1;
+    IBV_ACCESS_REMOTE_READ = 1 << 2;
+    IBV_ACCESS_REMOTE_ATOMIC = 1 << 3;
+    IBV_ACCESS_MW_BIND = 1 << 4;
+    IBV_ACCESS_ZERO_BASED = 1 << 5;
+    IBV_ACCESS_ON_DEMAND = 1 << 6;
+    IBV_ACCESS_HUGETLB = 1 << 7;
+    IBV_ACCESS_OPTIONAL_RANGE = 0x3ff0_0000;
+
+    IBV_QPT_RC = 2;
+    IBV_QPT_UD = 4;
+    IBV_QPT_RAW_PACKET = 8;
+    IBV_QP_INIT_ATTR_PD = 1 << 0;
+    IBV_QP_INIT_ATTR_CREATE_FLAGS = 1 << 2;
+    IBV_QP_INIT_ATTR_MAX_TSO_HEADER = 1 << 3;
+    IBV_QP_CREATE_BLOCK_SELF_MCAST_LB = 1 << 1;
+
+    IBV_QP_STATE = 1 << 0;
+    IBV_QP_CUR_STATE = 1 << 1;
+    IBV_QP_PKEY_INDEX = 1 << 4;
+    IBV_QP_PORT = 1 << 5;
+    IBV_QP_CAP = 1 << 19;
+    IBV_QP_RATE_LIMIT = 1 << 25;
+    IBV_QPS_RESET = 0;
+    IBV_QPS_INIT = 1;
+    IBV_QPS_RTR = 2;
+    IBV_QPS_RTS = 3;
+    IBV_QPS_SQD = 4;
+    IBV_QPS_SQE = 5;
+    IBV_QPS_ERR = 6;
+
+    IBV_WR_SEND = 2;
+    IBV_SEND_FENCE = 1 << 0;
+    IBV_SEND_SIGNALED = 1 << 1;
+    IBV_SEND_SOLICITED = 1 << 2;
+    IBV_SEND_INLINE = 1 << 3;
+    IBV_SEND_IP_CSUM = 1 << 4;
+
+    IBV_FLOW_ATTR_FLAGS_DONT_TRAP = 1 << 1;
+    IBV_FLOW_ATTR_FLAGS_EGRESS = 1 << 2;
+    IBV_FLOW_ATTR_NORMAL = 0;
+    IBV_FLOW_ATTR_ALL_DEFAULT = 1;
+    IBV_FLOW_ATTR_MC_DEFAULT = 2;
+    IBV_FLOW_ATTR_SNIFFER = 3;
+    IBV_FLOW_SPEC_ETH = 0x20;
+    IBV_FLOW_SPEC_IPV4 = 0x30;
+    IBV_FLOW_SPEC_IPV6 = 0x31;
+    IBV_FLOW_SPEC_TCP = 0x40;
+    IBV_FLOW_SPEC_UDP = 0x41;
+    IBV_FLOW_SPEC_ACTION_TAG = 0x1000;
+
+    IBV_FORK_DISABLED = 0;
+    IBV_FORK_ENABLED = 1;
+    IBV_FORK_UNNEEDED = 2;
+    IBV_VALUES_MASK_RAW_CLOCK = 1;
+    IBV_GID_TYPE_ROCE_V2 = 2;
+}
