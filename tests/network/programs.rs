@@ -53,8 +53,16 @@ fn sockperf(host: &tests::netns::Netns, mode: Mode, args: &[&str]) -> Program {
         .limit(Duration::from_secs(15))
 }
 
-/// The server on the near host, the client on the far one; both outputs.
-fn conversation(ends: Ends, server: &[&str], client: &[&str]) -> Option<(Finished, Finished)> {
+/// What a server and its client said.
+struct Conversation {
+    server: Finished,
+    client: Finished,
+    /// Datagrams that the near kernel dropped for want of room in a socket's buffer.
+    kernel_drops: u64,
+}
+
+/// The server on the near host, the client on the far one.
+fn conversation(ends: Ends, server: &[&str], client: &[&str]) -> Option<Conversation> {
     let lab = Lab::open()?;
     let mut listening = sockperf(&lab.near, ends.server, server).spawn();
     listening.wait_for("Warmup stage");
@@ -71,7 +79,12 @@ fn conversation(ends: Ends, server: &[&str], client: &[&str]) -> Option<(Finishe
     std::thread::sleep(Duration::from_millis(100));
     listening.signal(rustix::process::Signal::INT);
     let server = listening.wait().success("sockperf server");
-    Some((server, client))
+    let kernel_drops = lab.near.udp_buffer_drops();
+    Some(Conversation {
+        server,
+        client,
+        kernel_drops,
+    })
 }
 
 /// While it runs, the engine carries it.
@@ -111,7 +124,7 @@ fn round_trips(library_at: &[Ends], server: &[&str], client: &[&str]) {
         return;
     }
     for ends in [&[NATIVE], library_at].concat() {
-        let Some((_, client)) = conversation(ends, server, client) else {
+        let Some(Conversation { client, .. }) = conversation(ends, server, client) else {
             return;
         };
         eprintln!("{ends:?}");
@@ -297,12 +310,19 @@ fn sockperf_throughput() {
     ];
     let mut surplus = None;
     for ends in [&[NATIVE][..], &EITHER_END].concat() {
-        let Some((server, client)) = conversation(ends, &server, &client) else {
+        let Some(said) = conversation(ends, &server, &client) else {
             return;
         };
-        let sent = figure(&client.stdout, "Total of");
-        let received = figure(&server.stdout, "Total");
-        let what = format!("{ends:?}: sent {sent}, received {received}");
+        let sent = figure(&said.client.stdout, "Total of");
+        // On a crowded machine a server on the kernel loses what its buffer cannot keep;
+        // the library's own server has no such excuse.
+        let excused = if ends.server == Mode::Native {
+            said.kernel_drops
+        } else {
+            0
+        };
+        let received = figure(&said.server.stdout, "Total") + excused;
+        let what = format!("{ends:?}: sent {sent}, received {received}, {excused} of them dropped");
         assert!(sent > 5000 && received >= sent, "{what}");
         // Messages of the warm-up are received but not reported as sent.
         let extra = received - sent;

@@ -57,6 +57,24 @@ impl Netns {
         run(Command::new("ip").args(["netns", "exec", &self.name, "sh", "-c", &script])).map(|_| ())
     }
 
+    /// `RcvbufErrors` of /proc/net/snmp: datagrams that found a socket's buffer full.
+    ///
+    /// # Panics
+    /// When the counter is not where Linux keeps it.
+    #[must_use]
+    pub fn udp_buffer_drops(&self) -> u64 {
+        let table =
+            run(Command::new("ip").args(["netns", "exec", &self.name, "cat", "/proc/net/snmp"]))
+                .expect("the namespace is there");
+        let mut lines = table.lines().filter_map(|l| l.strip_prefix("Udp: "));
+        let [names, values] = [(); 2].map(|()| lines.next().unwrap_or_default().split(' '));
+        names
+            .zip(values)
+            .find(|(name, _)| *name == "RcvbufErrors")
+            .and_then(|(_, value)| value.parse().ok())
+            .expect("Linux counts RcvbufErrors")
+    }
+
     /// Moves the calling thread in; threads and processes it starts follow it.
     ///
     /// # Errors
