@@ -66,6 +66,7 @@ fn ring(ring: &RingSnapshot) -> Value {
         "interface": ring.interface,
         "ifindex": ring.ifindex,
         "backend": ring.backend,
+        "device": ring.device,
         "rx_slots": ring.rx_slots,
         "tx_slots": ring.tx_slots,
         "rx": counters(ring.rx.each()),

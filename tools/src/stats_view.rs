@@ -322,10 +322,11 @@ impl Style {
 
     fn ring_block(&self, out: &mut String, ring: &RingSnapshot) {
         let _ = writeln!(out, "{:=<79}\nRING_ETH=[{}]", "", ring.slot);
+        let on = if ring.device.is_empty() { "" } else { " on " };
         let _ = writeln!(
             out,
-            "- Interface {} (index {}), backend {}, slots: rx {}, tx {}",
-            ring.interface, ring.ifindex, ring.backend, ring.rx_slots, ring.tx_slots
+            "- Interface {} (index {}), backend {}{on}{}, slots: rx {}, tx {}",
+            ring.interface, ring.ifindex, ring.backend, ring.device, ring.rx_slots, ring.tx_slots
         );
         self.lines(out, "Rx ", ring.rx.each());
         self.lines(out, "", ring.upkeep.each());

@@ -10,7 +10,7 @@ mod probe;
 
 pub use memory::Memory;
 pub use packet::Packet;
-pub use probe::choose;
+pub use probe::{Candidates, Chosen, Refused, candidates};
 
 use crate::error::{Errno, Reason};
 use crate::sys::packet::RingWatch;

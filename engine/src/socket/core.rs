@@ -8,7 +8,7 @@ use super::demux::{Demux, Entry, Wants};
 use super::path::{Polled, QueueAll, Ring};
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
-use crate::device::{self, Backend, Port, QueueOptions};
+use crate::device::{self, Candidates, Chosen, Port, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
@@ -84,7 +84,7 @@ pub struct Core {
     /// Counters.
     pub publisher: Publisher,
     announce: Announce,
-    backend: Result<(&'static dyn Backend, &'static str), Reason>,
+    backend: Result<Candidates, Reason>,
     rings: [OnceCell<Ring>; RINGS],
     pub(super) ring_count: AtomicU32,
     pub(super) directory: Mutex<Directory>,
@@ -128,7 +128,7 @@ impl Core {
             } else if !config.flag(Opt::OffloadedSockets) {
                 Err(Reason::SwitchedOff)
             } else {
-                device::choose(config.backend())
+                device::candidates(config.backend())
             },
             readiness_calls: AtomicU32::new(0),
             poll_stats: publisher.iomux(IomuxKind::Poll, -1),
@@ -454,7 +454,7 @@ impl Core {
 
     #[cold]
     fn open_ring(&self, directory: &mut Directory, interface: &Interface) -> Result<u32, Reason> {
-        let (backend, why) = self.backend?;
+        let candidates = self.backend?;
         let count = self.ring_count.load(Ordering::Acquire);
         if count as usize == RINGS {
             return Err(Reason::NoResources);
@@ -468,17 +468,25 @@ impl Core {
             mtu: interface.mtu,
             mac: interface.mac,
         };
-        let opened = backend.open(port, options).inspect_err(|reason| {
+        let chosen = candidates.open(port, options).map_err(|refused| {
             self.say(&format!(
-                "interface {}: not accelerated: {reason}; its sockets stay on the kernel",
-                interface.name
+                "interface {}: not accelerated: {} ({}); its sockets stay on the kernel",
+                interface.name, refused.reason, refused.why
             ));
+            refused.reason
         })?;
+        let Chosen {
+            backend,
+            opened,
+            why,
+        } = chosen;
+        let device = opened.device.clone();
         let stats = self.publisher.ring();
         stats.describe(
             &interface.name,
             interface.index,
             backend.name(),
+            &device,
             opened.slots,
             0,
         );
@@ -492,8 +500,9 @@ impl Core {
             event.signal();
         }
         self.refresh_ring(count, &self.tables.read());
+        let on = if device.is_empty() { "" } else { " on " };
         self.say(&format!(
-            "interface {}: accelerated by {} ({why})",
+            "interface {}: accelerated by {}{on}{device} ({why})",
             interface.name,
             backend.name()
         ));

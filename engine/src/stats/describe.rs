@@ -155,6 +155,7 @@ impl RingBlock {
         interface: &str,
         ifindex: u32,
         backend: &str,
+        device: &str,
         rx_slots: u32,
         tx_slots: u32,
     ) {
@@ -162,6 +163,7 @@ impl RingBlock {
         state.interface.set(interface);
         state.ifindex.store(ifindex, Relaxed);
         state.backend.set(backend);
+        state.device.set(device);
         state.rx_slots.store(rx_slots, Relaxed);
         state.tx_slots.store(tx_slots, Relaxed);
     }

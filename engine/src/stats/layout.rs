@@ -214,6 +214,8 @@ pub struct RingState {
     pub interface: Text<16>,
     /// Backend name.
     pub backend: Text<16>,
+    /// The device behind the interface by its own name, if it has one.
+    pub device: Text<32>,
 }
 
 /// One queue of an interface.
@@ -286,7 +288,7 @@ const _: () = {
     assert!(offset_of!(RingBlock, tx) == 128);
     assert!(offset_of!(RingBlock, state) == 192);
     assert!(offset_of!(RingState, interface) == 20);
-    assert!(size_of::<RingBlock>() == 256);
+    assert!(size_of::<RingBlock>() == 320);
     assert!(size_of::<IomuxBlock>() == 128);
     assert!(size_of::<ProcessBlock>() == 64);
     assert!(align_of::<Line>() == 64 && size_of::<Line>() == 64);

@@ -115,7 +115,7 @@ impl Block for RingBlock {
         self.rx.clear();
         self.upkeep.clear();
         self.tx.clear();
-        self.describe("", 0, "", 0, 0);
+        self.describe("", 0, "", "", 0, 0);
     }
 }
 

@@ -199,6 +199,8 @@ pub struct RingSnapshot {
     pub ifindex: u32,
     /// Backend.
     pub backend: String,
+    /// The device behind the interface by its own name; empty: it has none.
+    pub device: String,
     /// Receive slots.
     pub rx_slots: u32,
     /// Transmit slots.
@@ -399,6 +401,7 @@ fn ring((slot, block): (usize, &RingBlock)) -> Option<RingSnapshot> {
         interface: state.interface.get(),
         ifindex: state.ifindex.load(Relaxed),
         backend: state.backend.get(),
+        device: state.device.get(),
         rx_slots: state.rx_slots.load(Relaxed),
         tx_slots: state.tx_slots.load(Relaxed),
         rx: block.rx.values(),

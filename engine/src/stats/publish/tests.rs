@@ -52,7 +52,7 @@ fn what_is_written_can_be_read() {
     block.tx_os.bytes.add(5);
     publisher.socket(3).set_reason(None);
     let ring = publisher.ring();
-    ring.describe("eth0", 2, "packet", 512, 64);
+    ring.describe("eth0", 2, "packet", "", 512, 64);
     ring.upkeep.kernel_drops.add(1);
     publisher.iomux(IomuxKind::Poll, 0).events.timeouts.add(2);
     publisher.iomux(IomuxKind::Epoll, 11).events.os_ready.add(4);

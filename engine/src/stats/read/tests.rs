@@ -13,7 +13,9 @@ fn valid(scratch: &Scratch) -> Vec<u8> {
     publisher
         .socket(3)
         .set_local(Some("10.0.0.1:4000".parse().unwrap()));
-    publisher.ring().describe("eth0", 2, "packet", 512, 64);
+    publisher
+        .ring()
+        .describe("eth0", 2, "packet", "mlx5_0", 512, 64);
     let _ = publisher.iomux(IomuxKind::Epoll, 4);
     let bytes = std::fs::read(scratch.file()).unwrap();
     publisher.remove();
