@@ -25,6 +25,7 @@
 
 pub mod abi;
 mod call;
+pub mod flow;
 mod handle;
 mod settings;
 mod strict;

@@ -7,6 +7,11 @@
 //! makes its system calls directly (rustix), never through libc: the process it is loaded into
 //! may have other definitions of those symbols.
 
+mod link;
+mod outlet;
+mod packet;
+mod syscall;
+
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -209,9 +214,23 @@ pub trait WireQueue: Send + Sync {
 }
 
 /// Opens the wire of an interface as `SOFTVERBS_WIRE` says.
-pub fn open(
-    _interface: &Interface,
-    _incidents: Arc<dyn Incidents>,
+///
+/// # Errors
+/// `EINVAL`: no such wire. Otherwise the kernel's: `EPERM` without the needed privileges.
+pub fn open(interface: &Interface, incidents: Arc<dyn Incidents>) -> Result<Arc<dyn Wire>, Errno> {
+    match crate::settings().wire {
+        crate::WireChoice::Packet => open_packet(interface, incidents),
+        crate::WireChoice::Switch | crate::WireChoice::Loopback => Err(Errno::NODEV),
+    }
+}
+
+/// The wire over the interface of the calling thread's network namespace.
+///
+/// # Errors
+/// The kernel's: `EPERM` without the right to load programs and to open packet sockets.
+pub fn open_packet(
+    interface: &Interface,
+    incidents: Arc<dyn Incidents>,
 ) -> Result<Arc<dyn Wire>, Errno> {
-    Err(Errno::NODEV)
+    Ok(Arc::new(packet::PacketWire::open(interface, incidents)?))
 }
