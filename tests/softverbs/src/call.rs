@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use std::fmt::{Arguments, Write};
 
 /// What a call's line says beside its name and its outcome.
-pub struct Line(Option<String>);
+pub(crate) struct Line(Option<String>);
 
 impl Line {
     /// Appends `text`, if lines are written at all.
-    pub fn add(&mut self, text: Arguments) {
+    pub(crate) fn add(&mut self, text: Arguments) {
         if let Some(line) = &mut self.0 {
             let _ = write!(line, " {text}");
         }
@@ -19,7 +19,7 @@ impl Line {
 }
 
 /// Runs one call of the control plane.
-pub fn control<T>(
+pub(crate) fn control<T>(
     name: &'static str,
     body: impl FnOnce(&mut Line) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
@@ -35,12 +35,12 @@ pub fn control<T>(
 }
 
 /// The result of a call that returns an error number, 0 for success.
-pub fn number(result: Result<(), Errno>) -> c_int {
+pub(crate) fn number(result: Result<(), Errno>) -> c_int {
     result.map_or_else(Errno::raw_os_error, |()| 0)
 }
 
 /// The result of a call that returns a pointer, or null with errno set.
-pub fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
+pub(crate) fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
     result.unwrap_or_else(|errno| {
         set_errno(errno);
         core::ptr::null_mut()
@@ -48,7 +48,7 @@ pub fn pointer<T>(result: Result<*mut T, Errno>) -> *mut T {
 }
 
 /// The result of a call that returns -1 with errno set.
-pub fn minus_one(result: Result<(), Errno>) -> c_int {
+pub(crate) fn minus_one(result: Result<(), Errno>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(errno) => {

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The mark of an object: its kind while it lives.
-pub struct Header(AtomicU32);
+pub(crate) struct Header(AtomicU32);
 
 const LIVE: u32 = 0x51f7_0000;
 const DEAD: u32 = 0xdead_0000;
 
 impl Header {
     /// Of an object that is not published yet.
-    pub const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self(AtomicU32::new(DEAD))
     }
 }
@@ -27,7 +27,7 @@ impl Header {
 ///
 /// # Safety
 /// `Abi` lies `OFFSET` bytes into the `repr(C)` type, and the type may be shared by threads.
-pub unsafe trait Object: Sized + Sync + 'static {
+pub(crate) unsafe trait Object: Sized + Sync + 'static {
     /// What the C side sees of it.
     type Abi;
     /// What messages call it.
@@ -57,7 +57,7 @@ pub unsafe trait Object: Sized + Sync + 'static {
 static TABLE: Mutex<BTreeMap<usize, u16>> = Mutex::new(BTreeMap::new());
 
 /// Gives an object its address and its life.
-pub fn publish<T: Object>(object: T) -> &'static T {
+pub(crate) fn publish<T: Object>(object: T) -> &'static T {
     let object: &'static T = Box::leak(Box::new(object));
     TABLE.lock().insert(object.pointer().addr(), T::KIND);
     let mark = LIVE | u32::from(T::KIND);
@@ -66,14 +66,14 @@ pub fn publish<T: Object>(object: T) -> &'static T {
 }
 
 /// Ends an object's life. False: it had ended already.
-pub fn retire<T: Object>(object: &'static T) -> bool {
+pub(crate) fn retire<T: Object>(object: &'static T) -> bool {
     let mark = DEAD | u32::from(T::KIND);
     object.header().0.store(mark, Ordering::Release);
     TABLE.lock().remove(&object.pointer().addr()).is_some()
 }
 
 /// The object behind a pointer, for the control plane: any pointer may be asked about.
-pub fn find<T: Object>(pointer: *mut T::Abi) -> Result<&'static T, Errno> {
+pub(crate) fn find<T: Object>(pointer: *mut T::Abi) -> Result<&'static T, Errno> {
     if TABLE.lock().get(&pointer.addr()) != Some(&T::KIND) {
         return Err(dead::<T>(pointer.addr()));
     }
@@ -86,7 +86,7 @@ pub fn find<T: Object>(pointer: *mut T::Abi) -> Result<&'static T, Errno> {
 ///
 /// # Safety
 /// The pointer is null, or was once returned for an object of this kind.
-pub unsafe fn data<T: Object>(pointer: *mut T::Abi) -> Result<&'static T, Errno> {
+pub(crate) unsafe fn data<T: Object>(pointer: *mut T::Abi) -> Result<&'static T, Errno> {
     if pointer.is_null() {
         return Err(dead::<T>(0));
     }

@@ -24,10 +24,27 @@
 #![warn(missing_docs)]
 
 pub mod abi;
+mod api;
 mod call;
+mod channel;
+mod checksum;
+mod clock;
+mod context;
+mod cq;
+mod device;
+mod directory;
+mod events;
 pub mod flow;
 mod handle;
+mod interfaces;
+mod interrupts;
+mod lifetime;
+mod memory;
+mod pd;
+mod privilege;
+mod qp;
 mod settings;
+mod steering;
 mod strict;
 mod trace;
 pub mod wire;

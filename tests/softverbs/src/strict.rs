@@ -7,7 +7,7 @@ use std::fmt::Arguments;
 use std::os::fd::BorrowedFd;
 
 /// One line on standard error, by a direct system call.
-pub fn say(text: Arguments) {
+pub(crate) fn say(text: Arguments) {
     let line = format!("softverbs: {text}\n");
     // SAFETY: descriptor 2 is only borrowed for the call; if it is closed the call says EBADF.
     let stderr = unsafe { BorrowedFd::borrow_raw(2) };
@@ -21,14 +21,14 @@ pub fn say(text: Arguments) {
 }
 
 /// Ends the process with a message.
-pub fn give_up(text: Arguments) -> ! {
+pub(crate) fn give_up(text: Arguments) -> ! {
     say(text);
     std::process::abort()
 }
 
 /// A rule of the interface was broken: `rule` names it, `errno` is what a card would answer.
 #[cold]
-pub fn violated(errno: Errno, rule: Arguments) -> Errno {
+pub(crate) fn violated(errno: Errno, rule: Arguments) -> Errno {
     if settings::get().abort {
         give_up(format_args!("violated: {rule}"));
     }
@@ -37,6 +37,6 @@ pub fn violated(errno: Errno, rule: Arguments) -> Errno {
 }
 
 /// Whether a broken rule ends the process; then some are looked for earlier than a card could.
-pub fn aborts() -> bool {
+pub(crate) fn aborts() -> bool {
     settings::get().abort
 }

@@ -22,17 +22,17 @@ fn file() -> Option<&'static OwnedFd> {
 }
 
 /// Whether calls of the control plane are written.
-pub fn on() -> bool {
+pub(crate) fn on() -> bool {
     settings::get().trace.is_some()
 }
 
 /// Whether posts and polls are written too.
-pub fn data() -> bool {
+pub(crate) fn data() -> bool {
     settings::get().trace_data && on()
 }
 
 /// Appends one line, if there is a file.
-pub fn line(text: Arguments) {
+pub(crate) fn line(text: Arguments) {
     if let Some(fd) = file() {
         let line = format!("{text}\n");
         // A full disk must not change what the traced program sees.
@@ -41,7 +41,7 @@ pub fn line(text: Arguments) {
 }
 
 /// The name of an error number, for the lines.
-pub fn errno_name(errno: Errno) -> String {
+pub(crate) fn errno_name(errno: Errno) -> String {
     let name = match errno {
         Errno::PERM => "EPERM",
         Errno::NOENT => "ENOENT",

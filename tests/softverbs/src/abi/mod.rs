@@ -5,6 +5,7 @@
 #![allow(
     missing_docs,
     non_camel_case_types,
+    non_snake_case,
     reason = "names and meanings are those of <infiniband/verbs.h>"
 )]
 

@@ -1,0 +1,123 @@
+//! Queues of events behind a descriptor: completion channels, and the asynchronous events of a
+//! context. The descriptor belongs to the application, which may poll it or make it
+//! non-blocking; it is a counter (eventfd(2)) of what is queued.
+
+use parking_lot::Mutex;
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::collections::VecDeque;
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+/// Events of one kind, each readable once.
+pub(crate) struct EventQueue<T> {
+    fd: RawFd,
+    /// None once closed: the object around it is never freed.
+    counter: Mutex<Option<Arc<OwnedFd>>>,
+    waiting: Mutex<VecDeque<T>>,
+}
+
+impl<T> EventQueue<T> {
+    /// An empty queue.
+    ///
+    /// # Errors
+    /// Those of eventfd(2).
+    pub(crate) fn new() -> Result<Self, Errno> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE;
+        let counter = rustix::event::eventfd(0, flags)?;
+        Ok(Self {
+            fd: counter.as_raw_fd(),
+            counter: Mutex::new(Some(Arc::new(counter))),
+            waiting: Mutex::new(VecDeque::new()),
+        })
+    }
+
+    /// The descriptor that is readable while events wait.
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    fn counter(&self) -> Result<Arc<OwnedFd>, Errno> {
+        self.counter.lock().clone().ok_or(Errno::BADF)
+    }
+
+    /// Appends one event.
+    pub(crate) fn post(&self, event: T) {
+        self.waiting.lock().push_back(event);
+        if let Ok(counter) = self.counter() {
+            // Fails only if 2^64 events wait.
+            let _ = rustix::io::write(&*counter, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Waits for the next event, unless the application made the descriptor non-blocking.
+    ///
+    /// # Errors
+    /// Those of read(2): `EAGAIN`, `EINTR`; `EBADF` once closed.
+    pub(crate) fn next(&self) -> Result<T, Errno> {
+        let counter = self.counter()?;
+        loop {
+            rustix::io::read(&*counter, &mut [0u8; 8])?;
+            // Empty: the event was forgotten after the counter had been read.
+            if let Some(event) = self.waiting.lock().pop_front() {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// Removes the events of an object that goes away.
+    pub(crate) fn forget(&self, of_it: impl Fn(&T) -> bool) {
+        let mut waiting = self.waiting.lock();
+        let before = waiting.len();
+        waiting.retain(|event| !of_it(event));
+        let Ok(counter) = self.counter() else { return };
+        for _ in waiting.len()..before {
+            let mut value = [0u8; 8];
+            let mut into = [IoSliceMut::new(&mut value)];
+            // Not to wait for what a reader has just taken off the counter.
+            let _ = rustix::io::preadv2(&*counter, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
+        }
+    }
+
+    /// Closes the descriptor, once nobody is reading from it.
+    pub(crate) fn close(&self) {
+        *self.counter.lock() = None;
+        self.waiting.lock().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn readable<T>(queue: &EventQueue<T>) -> bool {
+        let counter = queue.counter().unwrap();
+        let mut fds = [PollFd::new(&counter, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    #[test]
+    fn each_event_is_read_once_in_order() {
+        let queue = EventQueue::new().unwrap();
+        assert!(!readable(&queue));
+        queue.post(1);
+        queue.post(2);
+        assert_eq!(queue.next(), Ok(1));
+        assert!(readable(&queue));
+        assert_eq!(queue.next(), Ok(2));
+        assert!(!readable(&queue));
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_nothing_to_read() {
+        let queue = EventQueue::new().unwrap();
+        queue.post(1);
+        queue.post(2);
+        queue.post(1);
+        queue.forget(|e| *e == 1);
+        assert_eq!(queue.next(), Ok(2));
+        assert!(!readable(&queue), "a reader would wait for ever");
+    }
+}
