@@ -5,7 +5,7 @@ use crate::clock;
 use crate::config::{Config, Opt, Rules};
 use crate::error::Errno;
 use crate::net::{Changes, Monitor, RouteClient, Tables};
-use crate::ready::{Epoll, Object};
+use crate::ready::Epoll;
 use crate::ring;
 use crate::socket::{Announce, Core, Family, ForkState, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
@@ -14,8 +14,8 @@ use crate::sys::{cell, event, fd, file, signal};
 use parking_lot::Mutex;
 use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
 
 /// How long a ring may go unpolled before the control thread empties it (design: 10 ms).
 const UNPOLLED: u64 = 10_000_000;
@@ -176,16 +176,10 @@ impl Stack {
     pub fn open_epoll(self: &Arc<Self>, epfd: RawFd, used: bool) -> Arc<Epoll> {
         let core = self.core();
         let stats = core.publisher.iomux(IomuxKind::Epoll, epfd);
-        Arc::new(Epoll::new(core, epfd, used, stats))
-    }
-
-    /// A UDP socket's last descriptor is closed: it leaves the epoll instances it was in.
-    pub fn forget(&self, epolls: &mut dyn Iterator<Item = Object>, socket: &UdpSocket) {
-        for object in epolls {
-            if let Object::Epoll(epoll) = object {
-                epoll.forget(socket);
-            }
-        }
+        let epoll = Arc::new(Epoll::new(core, epfd, used, stats));
+        let follower: Weak<Epoll> = Arc::downgrade(&epoll);
+        core.follow(follower);
+        epoll
     }
 
     fn run_control_thread(&self, core: &'static Core) {

@@ -1,6 +1,7 @@
 //! Descriptor numbers, and closing in bulk.
 
-use tests::check::Case;
+use std::time::Duration;
+use tests::check::{Case, DEFAULTS};
 
 #[test]
 fn fd_numbers() {
@@ -10,4 +11,14 @@ fn fd_numbers() {
 #[test]
 fn close_range() {
     Case::new("close_range").engine(1, 1).run();
+}
+
+/// What a socket costs does not grow with their number.
+#[test]
+fn many_sockets() {
+    Case::new("many_sockets")
+        .modes(&[DEFAULTS])
+        .engine(1, 0)
+        .limit(Duration::from_secs(60))
+        .run();
 }

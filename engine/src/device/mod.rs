@@ -117,11 +117,19 @@ pub trait Queue: Send + Debug {
 
     /// Takes the datagrams of these flows from now on, nothing else. They are sorted and
     /// each destination, port and peer is there once. A flow that stays loses nothing,
-    /// nor is brought twice, also when its `shared` changes.
+    /// nor is brought twice, also when its `shared` changes. A tap gets one flow a port,
+    /// to 0.0.0.0.
     ///
     /// # Errors
     /// The reason why the device cannot; the steering of before stays.
     fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason>;
+
+    /// Whether it matters to [`Self::steer`] which ports there are when they are so many.
+    /// False: it takes every port then, and need not be told of each change.
+    fn tells_apart(&self, ports: usize) -> bool {
+        let _ = ports;
+        true
+    }
 
     /// Frames lost by the device for want of room, since the last call.
     fn take_drops(&mut self) -> u64;

@@ -168,6 +168,10 @@ impl Queue for PacketQueue {
         Ok(())
     }
 
+    fn tells_apart(&self, ports: usize) -> bool {
+        ports <= bpf::PORTS_LISTED
+    }
+
     fn take_drops(&mut self) -> u64 {
         u64::from(self.ring.take_drops()) + std::mem::take(&mut self.skipped)
     }

@@ -11,7 +11,7 @@ use super::wait::{How, Set, wait};
 use super::{Object, Timeout};
 use crate::error::Errno;
 use crate::ring::Lock;
-use crate::socket::{Core, UdpSocket};
+use crate::socket::{Core, Follower, UdpSocket};
 use crate::stats::layout::IomuxBlock;
 use crate::sys::event::{self, Event};
 use parking_lot::Mutex;
@@ -372,17 +372,6 @@ impl Epoll {
         }
     }
 
-    /// A socket is closed: the kernel has taken it out of every set.
-    pub(crate) fn forget(&self, socket: &UdpSocket) {
-        if !std::ptr::eq(self.core, socket.core()) {
-            return; // a set from before the fork: nobody here may free its locks
-        }
-        self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
-        if self.kicks_for(|k| std::ptr::eq(&*k.socket, socket)) {
-            self.end_kick();
-        }
-    }
-
     /// epoll_wait and its kin; `mask` as in [`super::poll()`].
     ///
     /// # Errors
@@ -429,8 +418,8 @@ impl Epoll {
         self.fds.lock().push(fd);
     }
 
-    /// A number is about to be closed. True: it was the last one.
-    pub fn fd_removed(&self, fd: RawFd) -> bool {
+    /// A number is about to be closed.
+    pub fn fd_removed(&self, fd: RawFd) {
         let mut fds = self.fds.lock();
         fds.retain(|f| *f != fd);
         let last = fds.is_empty();
@@ -440,7 +429,16 @@ impl Epoll {
             self.end_kick();
             self.core.publisher.release_iomux(self.stats);
         }
-        last
+    }
+}
+
+impl Follower for Epoll {
+    /// The kernel has taken it out of every set.
+    fn closed(&self, socket: &UdpSocket) {
+        self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
+        if self.kicks_for(|k| std::ptr::eq(&*k.socket, socket)) {
+            self.end_kick();
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! Lock order: a socket's control lock, the directory, a ring, a socket's queue.
 
 use super::control::Control;
-use super::demux::{Demux, Entry, Wants};
+use super::demux::Entry;
+use super::directory::{Attached, Sockets};
 use super::path::{Polled, QueueAll, Ring};
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
@@ -53,20 +54,16 @@ pub struct Tuning {
 /// A line for a person: the announcer decides where it goes.
 pub type Announce = fn(&str);
 
-/// A socket on the engine.
-#[derive(Debug)]
-pub(super) struct Attached {
-    pub(super) socket: Arc<UdpSocket>,
-    pub(super) wants: Arc<Wants>,
-    pub(super) mask: u32,
+/// What refers to sockets and has to let go of one that is closed: epoll instances.
+pub trait Follower: Send + Sync + std::fmt::Debug {
+    /// No number names this socket any more.
+    fn closed(&self, socket: &UdpSocket);
 }
 
 /// Who is attached, and which interfaces are open.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
-    pub(super) attached: Vec<Attached>,
-    /// Every socket of the process.
-    pub(super) sockets: Vec<Weak<UdpSocket>>,
+    pub(super) sockets: Sockets,
     /// By interface index: its ring, or why it has none.
     interfaces: HashMap<u32, Result<u32, Reason>>,
     mtu_warned: bool,
@@ -106,6 +103,8 @@ pub struct Core {
     readiness_calls: AtomicU32,
     poll_stats: &'static IomuxBlock,
     select_stats: &'static IomuxBlock,
+    /// Not taken by forked children, whose sockets are another core's.
+    followers: Mutex<Vec<Weak<dyn Follower>>>,
     /// Next hops in use, to keep their entries fresh.
     pub(super) neighbors: Mutex<Vec<(u32, Ipv4Addr)>>,
 }
@@ -150,6 +149,7 @@ impl Core {
             wakers: Mutex::new(Vec::new()),
             ring_opened: room.then(|| Event::open().ok()).flatten(),
             errors: room.then(|| ErrorWatch::open().ok()).flatten(),
+            followers: Mutex::new(Vec::new()),
             neighbors: Mutex::new(Vec::new()),
         }
     }
@@ -162,6 +162,20 @@ impl Core {
     /// The event socket, once.
     pub fn take_monitor(&self) -> Option<Monitor> {
         self.monitor.lock().take()
+    }
+
+    /// From now on it hears of every socket that is closed.
+    pub fn follow(&self, follower: Weak<dyn Follower>) {
+        let mut list = self.followers.lock();
+        list.retain(|f| f.strong_count() > 0);
+        list.push(follower);
+    }
+
+    /// A socket has no number left.
+    pub(super) fn closed(&self, socket: &UdpSocket) {
+        for follower in self.followers.lock().iter().filter_map(Weak::upgrade) {
+            follower.closed(socket);
+        }
     }
 
     /// Says a line.
@@ -244,7 +258,7 @@ impl Core {
         let Some(watch) = &self.errors else { return };
         let directory = self.directory.lock();
         watch.each(|fd| {
-            for socket in directory.sockets.iter().filter_map(Weak::upgrade) {
+            for socket in directory.sockets.all() {
                 if socket.fds.lock().contains(&fd) {
                     socket.kernel_error();
                 }
@@ -392,11 +406,7 @@ impl Core {
 
     /// No attached socket uses this port.
     pub(super) fn port_is_free(&self, port: u16) -> bool {
-        self.directory
-            .lock()
-            .attached
-            .iter()
-            .all(|a| a.wants.port != port)
+        self.directory.lock().sockets.port(port).is_empty()
     }
 
     /// Bytes of a receive queue when SO_RCVBUF is `kernel`: Linux's, unless VMA_RX_BYTES_MIN
@@ -432,9 +442,7 @@ impl Core {
         });
         stats.set_blocking(!nonblocking);
         stats.set_mc_loop(looped);
-        let mut directory = self.directory.lock();
-        directory.sockets.retain(|s| s.strong_count() > 0);
-        directory.sockets.push(Arc::downgrade(&socket));
+        self.directory.lock().sockets.add(&socket);
         socket
     }
 
@@ -564,7 +572,7 @@ impl Core {
             let mut directory = self.directory.lock();
             // A refusal may not hold any more; open rings stay.
             directory.interfaces.retain(|_, r| r.is_ok());
-            directory.sockets.iter().filter_map(Weak::upgrade).collect()
+            directory.sockets.all().collect()
         };
         for socket in sockets {
             let mut control = socket.control.lock();
@@ -572,23 +580,40 @@ impl Core {
         }
     }
 
-    /// Builds and installs the pictures of the rings of a mask.
-    pub(super) fn install(&self, directory: &Directory, mask: u32) -> Result<(), Reason> {
-        for index in (0..RINGS as u32).filter(|i| mask & 1 << i != 0) {
-            let entries = directory
-                .attached
-                .iter()
-                .filter(|a| a.mask & 1 << index != 0)
-                .map(|a| Entry {
-                    target: Arc::clone(&a.socket),
-                    wants: Arc::clone(&a.wants),
-                })
-                .collect();
-            let demux = Demux::new(entries);
+    /// Tells the rings what has changed for one socket.
+    pub(super) fn install(
+        &self,
+        before: Option<&Attached>,
+        now: Option<&Attached>,
+    ) -> Result<(), Reason> {
+        for index in bits(before.map_or(0, |b| b.mask)) {
+            let Some(before) = before else { break };
+            let stays =
+                now.is_some_and(|n| n.mask & 1 << index != 0 && n.wants.port == before.wants.port);
+            if !stays {
+                self.ring(index)
+                    .with(|state| state.remove(before.wants.port, &before.socket));
+            }
+        }
+        for index in bits(now.map_or(0, |n| n.mask)) {
+            let Some(now) = now else { break };
+            let entry = Entry {
+                target: Arc::clone(&now.socket),
+                wants: Arc::clone(&now.wants),
+            };
             self.ring(index)
-                .with(|state| state.replace(demux))
+                .with(|state| state.put(entry))
                 .unwrap_or(Ok(()))?;
         }
         Ok(())
     }
+}
+
+/// The set bits of a mask.
+pub(super) fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.checked_sub(1)?;
+        Some(bit)
+    })
 }

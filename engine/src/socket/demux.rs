@@ -1,7 +1,7 @@
 //! Which sockets get a datagram. Linux's rule (`net/ipv4/udp.c`), not ours:
 //! unicast to the best match, multicast to every match.
 //!
-//! Pure: a [`Demux`] is an immutable picture that the control plane replaces as a whole.
+//! Pure: what a [`Demux`] says depends on what was put into it alone.
 
 use super::groups::Groups;
 use crate::ring::Record;
@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 /// What a socket wants.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wants {
     /// Bound port.
     pub port: u16,
@@ -80,95 +80,150 @@ impl Wants {
     }
 }
 
-/// A picture of all accelerated sockets, by port.
+/// The sockets of a port; the first, mostly the only one, needs no second look-up.
+#[derive(Clone, Debug)]
+struct Bucket<T> {
+    first: Entry<T>,
+    rest: Vec<Entry<T>>,
+}
+
+impl<T> Bucket<T> {
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = &Entry<T>> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+}
+
+/// All sockets that a ring may have something for, by port. Changed in place, so that one
+/// more socket costs the same however many there are.
 #[derive(Clone, Debug)]
 pub struct Demux<T> {
-    /// Open addressing by port; length a power of two, at least twice the ports.
-    index: Vec<(u16, u16, u16)>,
-    entries: Vec<Entry<T>>,
+    /// By port: its bucket's number and one; 0: nobody wants it. Memory that is never
+    /// touched is never there.
+    index: Box<[u16]>,
+    buckets: Vec<Option<Bucket<T>>>,
+    free: Vec<u16>,
 }
 
 impl<T> Default for Demux<T> {
     fn default() -> Self {
         Self {
-            index: vec![(0, 0, 0); 2],
-            entries: Vec::new(),
+            index: vec![0; 1 << 16].into_boxed_slice(),
+            buckets: Vec::new(),
+            free: Vec::new(),
         }
     }
-}
-
-#[inline]
-fn slot_of(port: u16, mask: usize) -> usize {
-    (usize::from(port).wrapping_mul(0x9e37_79b1) >> 8) & mask
 }
 
 impl<T> Demux<T> {
-    /// Builds the picture; entries of one port keep their order.
-    #[must_use]
-    pub fn new(mut entries: Vec<Entry<T>>) -> Self {
-        entries.sort_by_key(|e| e.wants.port);
-        let size = (entries.len() * 2 + 2).next_power_of_two();
-        let mut index = vec![(0u16, 0u16, 0u16); size];
-        let mut start = 0;
-        while start < entries.len() {
-            let port = entries[start].wants.port;
-            let end = start
-                + entries[start..]
-                    .iter()
-                    .take_while(|e| e.wants.port == port)
-                    .count();
-            let mut at = slot_of(port, size - 1);
-            while index[at].0 != 0 {
-                at = (at + 1) & (size - 1);
+    #[inline(always)]
+    fn bucket(&self, port: u16) -> Option<&Bucket<T>> {
+        let number = usize::from(self.index[usize::from(port)]);
+        self.buckets.get(number.wrapping_sub(1))?.as_ref()
+    }
+
+    fn bucket_mut(&mut self, port: u16) -> Option<&mut Bucket<T>> {
+        let number = usize::from(self.index[usize::from(port)]);
+        self.buckets.get_mut(number.wrapping_sub(1))?.as_mut()
+    }
+
+    /// Puts an entry in the place of the one that `is` the same socket's, which it
+    /// returns, or behind the others of its port.
+    pub fn put(&mut self, entry: Entry<T>, is: impl Fn(&T) -> bool) -> Option<Entry<T>> {
+        let port = entry.wants.port;
+        if let Some(bucket) = self.bucket_mut(port) {
+            if is(&bucket.first.target) {
+                return Some(std::mem::replace(&mut bucket.first, entry));
             }
-            index[at] = (port, start as u16, end as u16);
-            start = end;
+            if let Some(place) = bucket.rest.iter_mut().find(|e| is(&e.target)) {
+                return Some(std::mem::replace(place, entry));
+            }
+            bucket.rest.push(entry);
+            return None;
         }
-        Self { index, entries }
+        let bucket = Some(Bucket {
+            first: entry,
+            rest: Vec::new(),
+        });
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.buckets[usize::from(number)] = bucket;
+                number
+            }
+            None => {
+                self.buckets.push(bucket);
+                // Port 0 is nobody's, so a bucket's number and one fit.
+                (self.buckets.len() - 1) as u16
+            }
+        };
+        self.index[usize::from(port)] = number + 1;
+        None
+    }
+
+    /// Takes the entry that `is` the socket's from a port; the others keep their order.
+    pub fn remove(&mut self, port: u16, is: impl Fn(&T) -> bool) {
+        let Some(bucket) = self.bucket_mut(port) else {
+            return;
+        };
+        if let Some(at) = bucket.rest.iter().position(|e| is(&e.target)) {
+            bucket.rest.remove(at);
+        } else if is(&bucket.first.target) {
+            if bucket.rest.is_empty() {
+                self.clear_port(port);
+            } else {
+                bucket.first = bucket.rest.remove(0);
+            }
+        }
+    }
+
+    /// Nobody wants a port any more.
+    pub fn clear_port(&mut self, port: u16) {
+        let number = std::mem::take(&mut self.index[usize::from(port)]);
+        if number != 0 {
+            self.buckets[usize::from(number - 1)] = None;
+            self.free.push(number - 1);
+        }
+    }
+
+    /// Somebody wants this port.
+    #[must_use]
+    pub fn has(&self, port: u16) -> bool {
+        self.index[usize::from(port)] != 0
+    }
+
+    /// Number of ports that somebody wants.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.buckets.len() - self.free.len()
+    }
+
+    /// Nobody wants anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All entries, those of a port in their order.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry<T>> {
+        self.buckets.iter().flatten().flat_map(Bucket::iter)
     }
 
     /// The sockets of a port.
-    #[inline(always)]
-    #[must_use]
-    pub fn port(&self, port: u16) -> &[Entry<T>] {
-        let mask = self.index.len() - 1;
-        let mut at = slot_of(port, mask);
-        loop {
-            let (p, start, end) = self.index[at];
-            if p == port {
-                return self
-                    .entries
-                    .get(usize::from(start)..usize::from(end))
-                    .unwrap_or(&[]);
-            }
-            if p == 0 {
-                return &[];
-            }
-            at = (at + 1) & mask;
-        }
-    }
-
-    /// Every port that somebody wants, each once.
-    #[must_use]
-    pub fn ports(&self) -> Vec<u16> {
-        self.index.iter().map(|i| i.0).filter(|p| *p != 0).collect()
-    }
-
-    /// All entries.
-    #[must_use]
-    pub fn entries(&self) -> &[Entry<T>] {
-        &self.entries
+    pub fn port(&self, port: u16) -> impl Iterator<Item = &Entry<T>> {
+        self.bucket(port).into_iter().flat_map(Bucket::iter)
     }
 
     /// The one socket for a unicast datagram; of equals the last.
     #[inline(always)]
     #[must_use]
     pub fn best(&self, key: &Record) -> Option<&Entry<T>> {
-        let list = self.port(key.destination.port());
-        if let [only] = list {
+        let bucket = self.bucket(key.destination.port())?;
+        if bucket.rest.is_empty() {
+            let only = &bucket.first;
             return only.wants.unicast_score(key).map(|_| only);
         }
-        list.iter()
+        bucket
+            .iter()
             .filter_map(|e| e.wants.unicast_score(key).map(|s| (s, e)))
             .max_by_key(|(score, _)| *score)
             .map(|(_, entry)| entry)
@@ -183,7 +238,6 @@ impl<T> Demux<T> {
         joined: &'a dyn Fn() -> bool,
     ) -> impl Iterator<Item = &'a Entry<T>> {
         self.port(key.destination.port())
-            .iter()
             .filter(move |e| e.wants.takes_multicast(key, joined))
     }
 }
@@ -212,15 +266,12 @@ mod tests {
     }
 
     fn demux(list: Vec<Wants>) -> Demux<usize> {
-        Demux::new(
-            list.into_iter()
-                .enumerate()
-                .map(|(target, w)| Entry {
-                    target,
-                    wants: Arc::new(w),
-                })
-                .collect(),
-        )
+        let mut demux = Demux::default();
+        for (target, w) in list.into_iter().enumerate() {
+            let wants = Arc::new(w);
+            let _ = demux.put(Entry { target, wants }, |t| *t == target);
+        }
+        demux
     }
 
     fn key(destination: Ipv4Addr, port: u16) -> Record {
@@ -317,9 +368,64 @@ mod tests {
     fn many_ports_are_all_found() {
         let d = demux((1..=500).map(|p| wants(p * 7)).collect());
         for p in 1..=500 {
-            assert_eq!(d.port(p * 7).len(), 1);
-            assert_eq!(d.port(p * 7 + 1).len(), 0);
+            assert_eq!(d.port(p * 7).count(), 1);
+            assert_eq!(d.port(p * 7 + 1).count(), 0);
         }
-        assert_eq!(d.ports().len(), 500);
+        assert_eq!(d.entries().count(), 500);
+        assert_eq!(d.len(), 500);
+    }
+
+    #[test]
+    fn every_port_at_once() {
+        let mut d = demux((1..=u16::MAX).map(wants).collect());
+        assert_eq!(d.len(), 65_535);
+        for p in 1..=u16::MAX {
+            assert_eq!(d.best(&key(ME, p)).map(|e| e.wants.port), Some(p));
+            d.clear_port(p);
+        }
+        assert!(d.is_empty());
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a list of (port, socket) in the order of arrival.
+        #[test]
+        fn changes_in_place_as_a_list(ops in prop::collection::vec((0u8..3, 1u16..5, 0usize..6), 1..200)) {
+            let mut d: Demux<usize> = Demux::default();
+            let mut model: Vec<(u16, usize)> = Vec::new();
+            for (op, port, target) in ops {
+                match op {
+                    0 => {
+                        let wants = Arc::new(wants(port));
+                        let before = d.put(Entry { target, wants }, |t| *t == target);
+                        prop_assert_eq!(before.is_some(), model.contains(&(port, target)));
+                        if !model.contains(&(port, target)) {
+                            model.push((port, target));
+                        }
+                    }
+                    1 => {
+                        d.remove(port, |t| *t == target);
+                        model.retain(|m| *m != (port, target));
+                    }
+                    _ => {
+                        d.clear_port(port);
+                        model.retain(|m| m.0 != port);
+                    }
+                }
+                for port in 1..5 {
+                    let got: Vec<usize> = d.port(port).map(|e| e.target).collect();
+                    let want: Vec<usize> =
+                        model.iter().filter(|m| m.0 == port).map(|m| m.1).collect();
+                    prop_assert_eq!(d.has(port), !want.is_empty());
+                    prop_assert_eq!(best(&d, key(ME, port)), want.last().copied());
+                    prop_assert_eq!(got, want);
+                }
+                let mut ports: Vec<u16> = model.iter().map(|m| m.0).collect();
+                ports.sort_unstable();
+                ports.dedup();
+                prop_assert_eq!(d.len(), ports.len());
+            }
+        }
     }
 }

@@ -7,8 +7,8 @@ use super::core::{Core, Directory};
 use super::path::WHOLE_RING;
 use super::udp::{Mode, UdpSocket};
 use parking_lot::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -34,7 +34,7 @@ impl Core {
         for ring in self.open_rings() {
             ring.drain(WHOLE_RING);
         }
-        let sockets = directory.attached.iter().map(|a| Arc::clone(&a.socket));
+        let sockets = directory.sockets.attached().map(|a| Arc::clone(&a.socket));
         let held = sockets.filter(|s| s.share_queue()).collect();
         ForkState {
             core: self,
@@ -59,7 +59,7 @@ impl ForkState {
         for socket in &self.held {
             socket.end_share(true);
         }
-        for socket in self.directory.sockets.iter().filter_map(Weak::upgrade) {
+        for socket in self.directory.sockets.all() {
             if socket.sends_by_ring() {
                 socket.set_mode(Mode::Inherited);
             }
@@ -72,7 +72,7 @@ impl ForkState {
             }
         }
         // Leaving a ring means emptying it, and here there is none.
-        self.directory.attached.clear();
+        self.directory.sockets.clear();
         // The parent's answers would come to whoever reads first.
         if let Some(mut routes) = self.core.routes.try_lock() {
             *routes = None;

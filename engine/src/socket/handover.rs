@@ -6,8 +6,9 @@
 //! descriptor is the kernel's all along.
 
 use super::control::{Control, Filter, tx_kernel};
-use super::core::{Attached, Directory};
+use super::core::{Directory, bits};
 use super::demux::Wants;
+use super::directory::Attached;
 use super::path::WHOLE_RING;
 use super::udp::{Family, Mode, UdpSocket};
 use crate::clock;
@@ -162,17 +163,16 @@ impl UdpSocket {
         mut wants: Wants,
     ) -> Result<(), Reason> {
         let fd = self.fd();
-        let at = directory
-            .attached
-            .iter()
-            .position(|a| std::ptr::eq(&*a.socket, self));
-        let before = at.map(|at| &directory.attached[at]);
+        let before = directory.sockets.find(self);
         if let Some(now) = before {
             wants.since = now.wants.since;
+            if now.mask == mask && *now.wants == wants && self.mode() == Mode::Engine {
+                self.watch_errors(control);
+                return Ok(());
+            }
         }
         let same_filter =
             before.is_some_and(|b| b.mask == mask && b.wants.unicast == wants.unicast);
-        let old_mask = before.map_or(0, |b| b.mask);
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
         if before.is_none() {
             self.cutoff.set(0);
@@ -187,23 +187,15 @@ impl UdpSocket {
             wants: Arc::new(wants),
             mask,
         };
-        match at {
-            Some(at) => directory.attached[at] = entry,
-            None => directory.attached.push(entry),
-        }
-        self.core.install(directory, mask | old_mask)?;
+        let before = directory.sockets.put(entry.clone());
+        self.core.install(before.as_ref(), Some(&entry))?;
         if !same_filter {
-            let interfaces: Vec<u32> = (0..32)
-                .filter(|i| mask & 1 << i != 0)
-                .map(|i| self.core.ring(i).ifindex)
-                .collect();
+            let interfaces: Vec<u32> = bits(mask).map(|i| self.core.ring(i).ifindex).collect();
             bpf::attach(fd, &bpf::shadow(&interfaces, !unicast))
                 .map_err(|_| Reason::NoResources)?;
             control.filter = Filter::Shadow;
         }
-        if control.peer.is_some() || control.recverr {
-            self.core.watch_errors(fd);
-        }
+        self.watch_errors(control);
         self.rings.store(mask, Ordering::Release);
         if self.mode() != Mode::Engine {
             self.set_mode(Mode::Engine);
@@ -220,13 +212,16 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Errors of the kernel socket are of interest when it can have any.
+    fn watch_errors(&self, control: &Control) {
+        if control.peer.is_some() || control.recverr {
+            self.core.watch_errors(self.fd());
+        }
+    }
+
     /// Back to the kernel. What the rings hold of the time before stays in the queue.
     fn detach(&self, control: &mut Control, directory: &mut Directory) {
-        let Some(at) = directory
-            .attached
-            .iter()
-            .position(|a| std::ptr::eq(&*a.socket, self))
-        else {
+        let Some(attached) = directory.sockets.find(self).cloned() else {
             return;
         };
         let fd = self.fd();
@@ -238,13 +233,12 @@ impl UdpSocket {
         if self.cutoff.get() == 0 {
             self.cutoff.set(clock::realtime());
         }
-        let mask = directory.attached[at].mask;
-        for index in (0..32).filter(|i| mask & 1 << i != 0) {
+        for index in bits(attached.mask) {
             self.core.ring(index).drain(WHOLE_RING);
         }
-        let gone = directory.attached.swap_remove(at);
-        let _ = self.core.install(directory, mask);
-        drop(gone);
+        directory.sockets.remove(self);
+        let _ = self.core.install(Some(&attached), None);
+        drop(attached);
         self.rings.store(0, Ordering::Release);
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
@@ -293,13 +287,13 @@ impl UdpSocket {
         true
     }
 
-    /// A number is about to be closed; call it before the kernel's close. True: it was
-    /// the last one.
-    pub fn fd_removed(&self, fd: RawFd) -> bool {
+    /// A number is about to be closed; call it before the kernel's close. With the last
+    /// one the socket leaves the engine and every epoll set.
+    pub fn fd_removed(&self, fd: RawFd) {
         if self.core.forked.load(Ordering::Relaxed) {
             // See `is_parents`; to close is not to use. The parent has the socket still,
             // so that it leaves no epoll set.
-            return false;
+            return;
         }
         let left = {
             let mut fds = self.fds.lock();
@@ -308,7 +302,7 @@ impl UdpSocket {
         };
         if let Some(other) = left {
             self.fd.store(other, Ordering::Relaxed);
-            return false;
+            return;
         }
         if self.blocked.load(Ordering::SeqCst) != 0
             && let Ok(kept) = sock::duplicate(fd)
@@ -321,12 +315,12 @@ impl UdpSocket {
             if self.blocked.load(Ordering::SeqCst) == 0 {
                 self.close_orphan();
             }
-            return true;
+        } else {
+            self.leave();
+            // A call that began to wait meanwhile must not touch what the number becomes.
+            self.fd.store(-1, Ordering::Relaxed);
         }
-        self.leave();
-        // A call that began to wait meanwhile must not touch what the number becomes.
-        self.fd.store(-1, Ordering::Relaxed);
-        true
+        self.core.closed(self);
     }
 
     fn leave(&self) {

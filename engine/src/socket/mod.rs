@@ -3,6 +3,7 @@
 mod control;
 mod core;
 mod demux;
+mod directory;
 mod fork;
 mod groups;
 mod handover;
@@ -15,7 +16,7 @@ mod send;
 mod steer;
 mod udp;
 
-pub use core::{Announce, Core, Tuning};
+pub use core::{Announce, Core, Follower, Tuning};
 pub(crate) use fork::ForkState;
 pub use fork::in_forked_child;
 pub use path::Ring;

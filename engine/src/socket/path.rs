@@ -4,7 +4,7 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
-use super::demux::Demux;
+use super::demux::{Demux, Entry};
 use super::steer;
 use super::udp::UdpSocket;
 use crate::device::{Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
@@ -68,6 +68,8 @@ pub struct RingState {
     /// VMA_UDP_3T_RULES.
     any_peer: bool,
     steered: Vec<Flow>,
+    /// The device was told to take every port.
+    every_port: bool,
 }
 
 /// An interface's queue, opened for this process.
@@ -139,6 +141,7 @@ impl Ring {
                 delivery,
                 any_peer,
                 steered: Vec::new(),
+                every_port: false,
             }),
             polls: AtomicU64::new(0),
             foreign: AtomicU32::new(0),
@@ -382,15 +385,32 @@ impl Picture<'_> {
 }
 
 impl RingState {
-    /// Puts a new picture in place and steers the device by it.
+    /// A socket wants something from this ring, or something else than before.
     ///
     /// # Errors
-    /// The device cannot take these flows; the picture of before stays.
-    pub fn replace(&mut self, demux: Demux<Arc<UdpSocket>>) -> Result<(), Reason> {
-        let flows = self.flows(&demux);
-        self.steer(flows)?;
-        self.demux = demux;
-        Ok(())
+    /// The device cannot take its flows; everything stays as it was.
+    pub fn put(&mut self, entry: Entry<Arc<UdpSocket>>) -> Result<(), Reason> {
+        let port = entry.wants.port;
+        let socket = Arc::clone(&entry.target);
+        let is = |s: &Arc<UdpSocket>| Arc::ptr_eq(s, &socket);
+        let before = self.demux.put(entry, is);
+        let result = self.steer_port(port);
+        if result.is_err() {
+            match before {
+                Some(before) => drop(self.demux.put(before, is)),
+                None => self.demux.remove(port, is),
+            }
+        }
+        result
+    }
+
+    /// A socket wants nothing of a port any more.
+    pub fn remove(&mut self, port: u16, socket: &UdpSocket) {
+        if self.demux.has(port) {
+            self.demux.remove(port, |s| std::ptr::eq(&**s, socket));
+            // A device that keeps a flow brings what nobody takes.
+            let _ = self.steer_port(port);
+        }
     }
 
     /// Steers the device anew after addresses or groups have changed.
@@ -398,26 +418,47 @@ impl RingState {
     /// # Errors
     /// The device cannot take these flows; those of before stay.
     pub fn resteer(&mut self) -> Result<(), Reason> {
-        let flows = self.flows(&self.demux);
-        self.steer(flows)
+        let every_port = !self.queue.tells_apart(self.demux.len());
+        if every_port && self.every_port {
+            return Ok(());
+        }
+        let flows = self.flows(self.demux.entries());
+        if flows != self.steered {
+            self.queue.steer(&flows)?;
+            self.steered = flows;
+        }
+        self.every_port = every_port;
+        Ok(())
     }
 
-    fn flows(&self, demux: &Demux<Arc<UdpSocket>>) -> Vec<Flow> {
+    /// The wishes for one port have changed: what it costs does not grow with the others.
+    fn steer_port(&mut self, port: u16) -> Result<(), Reason> {
+        if self.every_port || !self.queue.tells_apart(self.demux.len()) {
+            return self.resteer();
+        }
+        let flows = self.flows(self.demux.port(port));
+        if self.steered.iter().filter(|f| f.port == port).eq(&flows) {
+            return Ok(());
+        }
+        let others = self.steered.iter().filter(|f| f.port != port);
+        let mut all: Vec<Flow> = others.copied().chain(flows).collect();
+        all.sort_unstable();
+        self.queue.steer(&all)?;
+        self.steered = all;
+        Ok(())
+    }
+
+    fn flows<'a>(&self, entries: impl Iterator<Item = &'a Entry<Arc<UdpSocket>>>) -> Vec<Flow> {
+        if self.delivery == Delivery::Tap {
+            return steer::ports(entries);
+        }
         let scope = Scope {
             addresses: &self.addresses,
             groups: &self.groups,
             delivery: self.delivery,
             any_peer: self.any_peer,
         };
-        steer::flows(demux, self.ifindex, &scope, &|_, _| false)
-    }
-
-    fn steer(&mut self, flows: Vec<Flow>) -> Result<(), Reason> {
-        if flows != self.steered {
-            self.queue.steer(&flows)?;
-            self.steered = flows;
-        }
-        Ok(())
+        steer::flows(entries, self.ifindex, &scope, &|_, _| false)
     }
 
     /// Frames lost by the device since the last call.

@@ -166,9 +166,6 @@ impl Core {
 
     /// A socket of this process is a member; the tables may not know it yet.
     fn has_member(&self, ifindex: u32, group: Ipv4Addr) -> bool {
-        self.directory.lock().attached.iter().any(|a| {
-            let mut members = a.wants.groups.members().iter();
-            members.any(|m| m.group == group && m.ifindex == ifindex)
-        })
+        self.directory.lock().sockets.has_member(ifindex, group)
     }
 }

@@ -1,23 +1,21 @@
 //! From a ring's picture of its sockets to the flows that its device is to bring.
 //!
-//! Pure: what a device brings by these flows and [`Demux`] gives away is what `Demux`
+//! Pure: what a device brings by these flows and the demultiplexer gives away is what it
 //! would give away of everything that comes to the interface's addresses and groups.
 
-use super::demux::{Demux, Wants};
+use super::demux::{Entry, Wants};
 use crate::device::Flow;
 use crate::steering::{self, Scope, Wanted};
 use std::net::Ipv4Addr;
 
-/// The flows of all sockets of a ring on interface `ifindex`.
-pub(super) fn flows<T>(
-    demux: &Demux<T>,
+/// The flows of some sockets of a ring on interface `ifindex`.
+pub(super) fn flows<'a, T: 'a>(
+    entries: impl Iterator<Item = &'a Entry<T>>,
     ifindex: u32,
     scope: &Scope<'_>,
     shared: &dyn Fn(Ipv4Addr, u16) -> bool,
 ) -> Vec<Flow> {
-    let here: Vec<(&Wants, Vec<Ipv4Addr>)> = demux
-        .entries()
-        .iter()
+    let here: Vec<(&Wants, Vec<Ipv4Addr>)> = entries
         .map(|entry| &*entry.wants)
         .filter(|wants| wants.device == 0 || wants.device == ifindex)
         .map(|wants| {
@@ -37,9 +35,23 @@ pub(super) fn flows<T>(
     steering::plan(wanted, scope, shared)
 }
 
+/// What a tap is told: it goes by port alone, and hears nothing of groups that come and go.
+pub(super) fn ports<'a, T: 'a>(entries: impl Iterator<Item = &'a Entry<T>>) -> Vec<Flow> {
+    let mut ports: Vec<u16> = entries.map(|entry| entry.wants.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let any = |port| Flow {
+        destination: Ipv4Addr::UNSPECIFIED,
+        port,
+        peer: None,
+        shared: false,
+    };
+    ports.into_iter().map(any).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::demux::Entry;
+    use super::super::demux::Demux;
     use super::super::groups::{Change, Groups, Via};
     use super::*;
     use crate::device::Delivery;
@@ -135,12 +147,11 @@ mod tests {
             host in proptest::collection::btree_set(1..4u8, 0..3),
             any_peer in any::<bool>(),
         ) {
-            let demux = Demux::new(
-                list.iter()
-                    .enumerate()
-                    .map(|(target, w)| Entry { target, wants: Arc::new(w.clone()) })
-                    .collect(),
-            );
+            let mut demux = Demux::default();
+            for (target, w) in list.iter().enumerate() {
+                let wants = Arc::new(w.clone());
+                let _ = demux.put(Entry { target, wants }, |t| *t == target);
+            }
             let groups: Vec<_> = host.iter().copied().map(group).collect();
             let addresses = [address(1), address(2)];
             let scope = Scope {
@@ -149,7 +160,7 @@ mod tests {
                 delivery: Delivery::Steered,
                 any_peer,
             };
-            let flows = flows(&demux, IFINDEX, &scope, &|_, _| false);
+            let flows = flows(demux.entries(), IFINDEX, &scope, &|_, _| false);
             let mut sorted = flows.clone();
             sorted.sort_unstable();
             sorted.dedup();

@@ -13,8 +13,8 @@ use crate::error::{Errno, Reason};
 use crate::sys::shm::{File, Mapping};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32};
-use once_cell::race::OnceBox;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use crossbeam::queue::SegQueue;
 use rustix::fs::FileType;
 use std::ffi::CString;
 
@@ -29,17 +29,28 @@ pub struct Publisher {
 }
 
 /// Blocks for what finds no room in the file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Spare {
-    sockets: OnceBox<Node<SocketBlock>>,
-    rings: OnceBox<Node<RingBlock>>,
-    iomuxes: OnceBox<Node<IomuxBlock>>,
+    sockets: Pool<SocketBlock>,
+    rings: Pool<RingBlock>,
+    iomuxes: Pool<IomuxBlock>,
 }
 
+/// Released blocks that are not in the file, and how many of those in it are free: a full
+/// table is not searched.
 #[derive(Debug)]
-struct Node<T> {
-    block: T,
-    next: OnceBox<Node<T>>,
+struct Pool<T: 'static> {
+    free: SegQueue<&'static T>,
+    listed: AtomicUsize,
+}
+
+impl<T> Pool<T> {
+    fn new(listed: usize) -> Self {
+        Self {
+            free: SegQueue::new(),
+            listed: AtomicUsize::new(listed),
+        }
+    }
 }
 
 /// What all handed-out blocks have in common.
@@ -50,6 +61,9 @@ trait Block: Default + Send + Sync + 'static {
 
     /// Takes the block if it is free; pairs with the release in [`Block::release`].
     fn claim(&self) -> bool {
+        if self.in_use().load(Relaxed) != FREE {
+            return false;
+        }
         if self
             .in_use()
             .compare_exchange(FREE, CLAIMED, Acquire, Relaxed)
@@ -131,22 +145,28 @@ impl Block for IomuxBlock {
     }
 }
 
-fn allocate<T: Block>(table: &'static [T], spare: &'static OnceBox<Node<T>>) -> (&'static T, bool) {
-    if let Some(block) = table.iter().find(|block| block.claim()) {
+fn allocate<T: Block>(table: &'static [T], pool: &Pool<T>) -> (&'static T, bool) {
+    if pool.listed.load(Relaxed) != 0
+        && let Some(block) = table.iter().find(|block| block.claim())
+    {
+        pool.listed.fetch_sub(1, Relaxed);
         return (block, true);
     }
-    let mut next = spare;
-    loop {
-        let node = next.get_or_init(|| {
-            Box::new(Node {
-                block: T::default(),
-                next: OnceBox::new(),
-            })
-        });
-        if node.block.claim() {
-            return (&node.block, false);
-        }
-        next = &node.next;
+    let released = pool.free.pop().filter(|block| block.claim());
+    let block = released.unwrap_or_else(|| {
+        let block: &'static T = Box::leak(Box::default());
+        block.claim();
+        block
+    });
+    (block, false)
+}
+
+fn release<T: Block>(block: &'static T, table: &'static [T], pool: &Pool<T>) {
+    block.release();
+    if table.as_ptr_range().contains(&core::ptr::from_ref(block)) {
+        pool.listed.fetch_add(1, Relaxed);
+    } else {
+        pool.free.push(block);
     }
 }
 
@@ -182,7 +202,11 @@ impl Publisher {
         };
         plan.describe(area.header);
         area.header.begin(pid, start_ticks(pid), program);
-        let spare = Box::leak(Box::default());
+        let spare = Box::leak(Box::new(Spare {
+            sockets: Pool::new(area.sockets.len()),
+            rings: Pool::new(area.rings.len()),
+            iomuxes: Pool::new(area.iomuxes.len() - 2),
+        }));
         (
             Self {
                 pid,
@@ -212,7 +236,7 @@ impl Publisher {
     /// Takes a block back. A thread that still counts in it does no harm beyond a
     /// wrong number in the block's next use.
     pub fn release_socket(&self, block: &'static SocketBlock) {
-        block.release();
+        release(block, self.area.sockets, &self.spare.sockets);
     }
 
     /// A block for a ring; say what it is with [`RingBlock::describe`].
@@ -225,7 +249,7 @@ impl Publisher {
 
     /// Takes a block back.
     pub fn release_ring(&self, block: &'static RingBlock) {
-        block.release();
+        release(block, self.area.rings, &self.spare.rings);
     }
 
     /// The block of poll, of select (one each for all threads) or of an epoll object.
@@ -247,7 +271,7 @@ impl Publisher {
     /// Takes an epoll object's block back; those of poll and select stay.
     pub fn release_iomux(&self, block: &'static IomuxBlock) {
         if block.state.kind.load(Relaxed) == IomuxKind::Epoll as u32 {
-            block.release();
+            release(block, &self.area.iomuxes[2..], &self.spare.iomuxes);
         }
     }
 

@@ -31,7 +31,7 @@ const PKT_MULTICAST: u32 = 2;
 const TAKE: u32 = 0xffff_ffff;
 
 /// Ports that one linear filter may list; beyond that it takes all UDP.
-const PORTS_LISTED: usize = 64;
+pub const PORTS_LISTED: usize = 64;
 
 const fn ad(offset: u32) -> u32 {
     0xffff_f000 + offset // SKF_AD_OFF is -0x1000

@@ -27,23 +27,9 @@ const BAD: Verdict = Verdict::Failed(engine::error::Errno::BADF);
 /// number left leaves the epoll sets that it was in, as the kernel's does.
 pub(crate) fn removed(held: &Held, fd: RawFd) {
     match &held.object {
-        Object::Udp(socket) => {
-            if socket.fd_removed(fd)
-                && let Some(stack) = startup::running()
-            {
-                let mut sets = Vec::new();
-                FDS.for_each(|_, other| {
-                    if matches!(other.object, Object::Epoll(_)) {
-                        sets.push(other.object.clone());
-                    }
-                });
-                stack.forget(&mut sets.into_iter(), socket);
-            }
-        }
-        Object::Epoll(epoll) => {
-            epoll.fd_removed(fd);
-        }
-    }
+        Object::Udp(socket) => socket.fd_removed(fd),
+        Object::Epoll(epoll) => epoll.fd_removed(fd),
+    };
 }
 
 fn added(held: &Held, fd: RawFd) {

@@ -1,0 +1,42 @@
+/* Binds and closes many sockets, a few hundred and some thousand: what one costs must
+ * not grow with their number. Says the time of each on standard error. */
+#include "common.h"
+#include <sys/resource.h>
+
+static double cycle(int count)
+{
+	static int fds[8000];
+	int64_t start = now_us();
+	for (int i = 0; i < count; i++) {
+		struct sockaddr_in a = addr4("0.0.0.0", 10000 + i);
+		fds[i] = MUST(socket(AF_INET, SOCK_DGRAM, 0));
+		MUST(bind(fds[i], SA(a)));
+	}
+	int64_t bound = now_us();
+	for (int i = 0; i < count; i++)
+		MUST(close(fds[i]));
+	int64_t closed = now_us();
+	fprintf(stderr, "%d sockets: bind %.1f ms, close %.1f ms\n", count,
+		(double)(bound - start) / 1000, (double)(closed - bound) / 1000);
+	return (double)(closed - start) / count;
+}
+
+int main(void)
+{
+	struct rlimit limit;
+	begin(60);
+	peer_start();
+	MUST(getrlimit(RLIMIT_NOFILE, &limit));
+	limit.rlim_cur = limit.rlim_max;
+	MUST(setrlimit(RLIMIT_NOFILE, &limit));
+	/* The first opens what the others share. */
+	int first = udp_bound("0.0.0.0", PORT);
+	cycle(200);
+	double few = cycle(200), many = cycle(4000);
+	fprintf(stderr, "a socket of 200: %.2f us, of 4000: %.2f us\n", few, many);
+	say("scales %s", many < 4 * few ? "yes" : "no");
+	peer_send(NEAR, PORT, "data");
+	say_recv("fd", first, 0);
+	report();
+	return done();
+}
