@@ -8,6 +8,7 @@
 //! may have other definitions of those symbols.
 
 mod link;
+mod loopback;
 mod outlet;
 mod packet;
 mod syscall;
@@ -151,7 +152,8 @@ pub enum Incident {
     Other(u32),
 }
 
-/// Who is told. Callable from any thread; never blocks for long.
+/// Who is told. Callable from any thread and from [`Wire::send`], but not from
+/// [`WireQueue::receive`]; never blocks for long.
 pub trait Incidents: Send + Sync {
     /// One incident.
     fn raise(&self, incident: Incident);
@@ -220,7 +222,8 @@ pub trait WireQueue: Send + Sync {
 pub fn open(interface: &Interface, incidents: Arc<dyn Incidents>) -> Result<Arc<dyn Wire>, Errno> {
     match crate::settings().wire {
         crate::WireChoice::Packet => open_packet(interface, incidents),
-        crate::WireChoice::Switch | crate::WireChoice::Loopback => Err(Errno::NODEV),
+        crate::WireChoice::Switch => Err(Errno::NODEV),
+        crate::WireChoice::Loopback => Ok(Arc::new(loopback::Loopback::open(interface, incidents))),
     }
 }
 

@@ -1,0 +1,6 @@
+//! The software verbs library as a C program sees it: compiled against the real headers, linked
+//! with the real library, run with this one.
+
+mod build;
+mod layout;
+mod rules;
