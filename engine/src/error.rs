@@ -123,6 +123,10 @@ reasons! {
     SharedPort = 21, "port may be shared with other processes";
     /// The engine could not start.
     StartFailed = 22, "the engine could not start";
+    /// The device reports that its port is down.
+    NoLink = 50, "the device's port has no link";
+    /// A queue of the device is in error, or the device is gone.
+    DeviceFailed = 51, "the device has failed";
     /// A receive call already waits in the kernel, where it would not see the rings.
     Waiting = 25, "a receive call was already waiting in the kernel";
 }

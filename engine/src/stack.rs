@@ -7,7 +7,7 @@ use crate::error::Errno;
 use crate::net::{Changes, Monitor, RouteClient, Tables};
 use crate::ready::Epoll;
 use crate::ring;
-use crate::socket::{Announce, Core, Family, ForkState, Tuning, UdpSocket};
+use crate::socket::{Announce, Core, Family, ForkState, LOOK_EVERY, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::Event;
 use crate::sys::{cell, event, fd, file, signal};
@@ -236,6 +236,7 @@ struct Control {
     seen: Vec<(u64, u64)>,
     neighbors_at: u64,
     groups_at: u64,
+    looked_at: u64,
 }
 
 impl Control {
@@ -246,6 +247,7 @@ impl Control {
             seen: Vec::new(),
             neighbors_at: 0,
             groups_at: 0,
+            looked_at: 0,
         }
     }
 
@@ -261,14 +263,23 @@ impl Control {
             let errors = self.core.errors_fd().unwrap_or(-1);
             let opened = self.core.ring_opened();
             let opened_fd = opened.map_or(-1, Event::raw);
-            let mut set = vec![poll(self.monitor.fd()), poll(errors), poll(opened_fd)];
+            let claimed = self.core.claimed();
+            let claimed_fd = claimed.map_or(-1, Event::raw);
+            let mut set = vec![
+                poll(self.monitor.fd()),
+                poll(errors),
+                poll(opened_fd),
+                poll(claimed_fd),
+            ];
+            set.extend(self.core.event_fds().map(poll));
+            let rings_at = set.len();
             set.extend(
                 idle.iter()
                     .filter_map(|i| self.core.ring(*i).sleep_fd())
                     .map(poll),
             );
-            // Rings that are being polled are looked at again when they might have stopped.
-            let timeout = if busy { UNPOLLED } else { self.next_upkeep() };
+            let armed = idle.iter().all(|i| self.core.ring(*i).arm());
+            let timeout = if armed { self.timeout(now, busy) } else { 0 };
             let woken = event::ppoll(&mut set, Some(timeout), None);
             let now = clock::monotonic();
             if woken.is_ok_and(|n| n > 0) {
@@ -281,11 +292,42 @@ impl Control {
                 if let Some(event) = opened.filter(|_| set[2].revents != 0) {
                     event.clear();
                 }
-                if set[3..].iter().any(|f| f.revents != 0) {
-                    self.drain(&idle);
+                if let Some(event) = claimed.filter(|_| set[3].revents != 0) {
+                    event.clear();
+                    let _visit = ring::visit();
+                    self.core.settle_claimed();
                 }
             }
+            if !armed || set[rings_at..].iter().any(|f| f.revents != 0) {
+                self.drain(&idle);
+            }
+            self.devices(now);
             self.upkeep(now);
+        }
+    }
+
+    /// How long to sleep.
+    fn timeout(&self, now: u64, busy: bool) -> u64 {
+        // Rings that are being polled are looked at again when they might have stopped.
+        let mut timeout = if busy { UNPOLLED } else { self.next_upkeep() };
+        if self.core.has_shareable() {
+            // On whole multiples of the period, as every other process of the host.
+            timeout = timeout.min(LOOK_EVERY - now % LOOK_EVERY);
+        }
+        if let Some(at) = self.core.next_reopening() {
+            timeout = timeout.min(at.saturating_sub(now));
+        }
+        timeout
+    }
+
+    /// What devices report, and who else wants what they bring.
+    fn devices(&mut self, now: u64) {
+        let _visit = ring::visit();
+        self.core.follow_faults(now);
+        self.core.reopen_due(now);
+        if now / LOOK_EVERY != self.looked_at / LOOK_EVERY {
+            self.looked_at = now;
+            self.core.review_sharing(now);
         }
     }
 
@@ -296,6 +338,9 @@ impl Control {
         for (i, ring) in self.core.open_rings().enumerate() {
             if self.seen.len() <= i {
                 self.seen.push((0, now));
+            }
+            if ring.has_failed() {
+                continue;
             }
             let polls = ring.polls();
             if self.seen[i].0 != polls {
@@ -352,6 +397,7 @@ impl Control {
         }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES | Changes::GROUPS) {
             self.core.refresh_rings();
+            self.core.review_sharing(clock::monotonic());
         }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES) {
             self.core.replan();

@@ -7,6 +7,7 @@
 use super::groups::{self, Groups};
 use super::io::wanted;
 use super::path::WHOLE_RING;
+use super::share::Shadow;
 use super::udp::{Family, SockAddrArg, UdpSocket};
 use crate::error::{Errno, Reason};
 use crate::sys::sock;
@@ -73,11 +74,11 @@ pub(super) struct Control {
 }
 
 /// What socket filter the kernel socket carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Filter {
     None,
-    /// Ours: these interfaces, multicast only or all.
-    Shadow,
+    /// Ours.
+    Shadow(Shadow),
     /// The program's.
     Program,
 }
@@ -372,7 +373,7 @@ impl UdpSocket {
     /// SO_DETACH_FILTER: only the program's own filter can be taken off by it.
     fn detach_filter(&self, fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
         let mut control = self.control.lock();
-        if control.filter == Filter::Shadow {
+        if matches!(control.filter, Filter::Shadow(_)) {
             return Err(Errno(libc::ENOENT));
         }
         let result = sock::setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, ptr, len)?;

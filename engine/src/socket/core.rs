@@ -4,12 +4,14 @@
 //! Lock order: a socket's control lock, the directory, a ring, a socket's queue.
 
 use super::control::Control;
-use super::demux::Entry;
+use super::demux::{Entry, Wants};
 use super::directory::{Attached, Sockets};
+use super::fault::Failures;
 use super::path::{Polled, QueueAll, Ring};
+use super::share::{Mixed, Sharing};
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
-use crate::device::{self, Candidates, Chosen, Port, QueueOptions};
+use crate::device::{self, Candidates, Chosen, Delivery, Port, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
@@ -65,8 +67,12 @@ pub trait Follower: Send + Sync + std::fmt::Debug {
 pub(crate) struct Directory {
     pub(super) sockets: Sockets,
     /// By interface index: its ring, or why it has none.
-    interfaces: HashMap<u32, Result<u32, Reason>>,
+    pub(super) interfaces: HashMap<u32, Result<u32, Reason>>,
+    /// Interfaces whose device has failed.
+    pub(super) failures: Failures,
     mtu_warned: bool,
+    /// Who else on the host wants our groups.
+    pub(super) mixed: Mixed,
 }
 
 /// The engine's shared part; one per process, never freed.
@@ -100,6 +106,8 @@ pub struct Core {
     ring_opened: Option<Event>,
     /// Kernel sockets that may get errors, watched by the control thread.
     errors: Option<ErrorWatch>,
+    /// A forked child signals it when it has taken a socket.
+    pub(super) claimed: OnceCell<Option<Event>>,
     readiness_calls: AtomicU32,
     poll_stats: &'static IomuxBlock,
     select_stats: &'static IomuxBlock,
@@ -150,6 +158,7 @@ impl Core {
             ring_opened: room.then(|| Event::open().ok()).flatten(),
             errors: room.then(|| ErrorWatch::open().ok()).flatten(),
             followers: Mutex::new(Vec::new()),
+            claimed: OnceCell::new(),
             neighbors: Mutex::new(Vec::new()),
         }
     }
@@ -453,7 +462,10 @@ impl Core {
         interface: &Interface,
     ) -> Result<u32, Reason> {
         if let Some(known) = directory.interfaces.get(&interface.index) {
-            return *known;
+            return known.and_then(|index| self.fit(index));
+        }
+        if directory.failures.bar(interface.index) {
+            return Err(Reason::DeviceFailed);
         }
         let opened = self.open_ring(directory, interface);
         directory.interfaces.insert(interface.index, opened);
@@ -489,6 +501,9 @@ impl Core {
             why,
         } = chosen;
         let device = opened.device.clone();
+        if backend.delivery() == Delivery::Steered {
+            self.claimed.get_or_init(|| Event::open_for_kin().ok());
+        }
         let stats = self.publisher.ring();
         stats.describe(
             &interface.name,
@@ -539,15 +554,22 @@ impl Core {
             .interface(ring.ifindex)
             .map(|i| i.addresses.iter().map(|a| a.addr).collect());
         let down = tables.interface(ring.ifindex).is_none_or(|i| !i.up);
-        ring.dead.store(down, Ordering::Relaxed);
+        Self::set_dead(ring, down);
         ring.with(|state| {
             state.locals = locals;
             state.groups = groups;
             state.addresses = addresses.unwrap_or_default();
             ring.forget_source();
-            // What a device that steers cannot take the kernel still delivers.
-            let _ = state.resteer();
         });
+    }
+
+    /// What a device that steers cannot take the kernel still delivers.
+    fn resteer(&self) {
+        for ring in self.open_rings() {
+            ring.with(|state| {
+                let _ = state.resteer();
+            });
+        }
     }
 
     /// Gives every ring what netlink has told about addresses and groups.
@@ -556,6 +578,9 @@ impl Core {
         for index in 0..self.ring_count.load(Ordering::Acquire) {
             self.refresh_ring(index, &tables);
         }
+        drop(tables);
+        self.refilter_all();
+        self.resteer();
     }
 
     /// An interface that goes leaves an error on its socket, and whoever sleeps on that
@@ -580,32 +605,55 @@ impl Core {
         }
     }
 
-    /// Tells the rings what has changed for one socket.
+    /// Tells the rings what a socket wants from now on, and those that it leaves that it
+    /// does.
     pub(super) fn install(
         &self,
+        sharing: &Sharing,
         before: Option<&Attached>,
-        now: Option<&Attached>,
+        now: &Attached,
     ) -> Result<(), Reason> {
-        for index in bits(before.map_or(0, |b| b.mask)) {
-            let Some(before) = before else { break };
-            let stays =
-                now.is_some_and(|n| n.mask & 1 << index != 0 && n.wants.port == before.wants.port);
-            if !stays {
-                self.ring(index)
-                    .with(|state| state.remove(before.wants.port, &before.socket));
-            }
+        if let Some(before) = before {
+            let same_port = now.wants.port == before.wants.port;
+            let left = if same_port { !now.mask } else { u32::MAX };
+            self.part(before, left, true);
         }
-        for index in bits(now.map_or(0, |n| n.mask)) {
-            let Some(now) = now else { break };
+        for index in bits(now.mask) {
+            let ring = self.ring(index);
             let entry = Entry {
                 target: Arc::clone(&now.socket),
-                wants: Arc::clone(&now.wants),
+                wants: if ring.delivery == Delivery::Steered && now.wants.since != 0 {
+                    // What it brings the kernel did not get, however old it is.
+                    Arc::new(Wants {
+                        since: 0,
+                        ..(*now.wants).clone()
+                    })
+                } else {
+                    Arc::clone(&now.wants)
+                },
             };
-            self.ring(index)
-                .with(|state| state.put(entry))
-                .unwrap_or(Ok(()))?;
+            ring.with(|state| {
+                state.sharing = sharing.clone();
+                state.put(entry)
+            })
+            .unwrap_or(Ok(()))?;
         }
         Ok(())
+    }
+
+    /// A socket leaves those of its rings that are in `mask`.
+    pub(super) fn part(&self, gone: &Attached, mask: u32, linger: bool) {
+        for index in bits(gone.mask & mask) {
+            self.ring(index).part(gone.wants.port, &gone.socket, linger);
+        }
+    }
+
+    /// The kernel does not get what the rings of an interface bring.
+    pub(super) fn steers(&self, ifindex: u32) -> bool {
+        self.open_rings()
+            .find(|r| r.ifindex == ifindex && !r.has_failed())
+            .or_else(|| self.open_rings().find(|r| r.ifindex == ifindex))
+            .is_some_and(|r| r.delivery == Delivery::Steered)
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Attached {
     pub(super) wants: Arc<Wants>,
     /// Rings that bring its datagrams.
     pub(super) mask: u32,
+    /// Inode of the kernel socket.
+    pub(super) inode: u64,
 }
 
 impl Attached {

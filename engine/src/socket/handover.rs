@@ -6,10 +6,11 @@
 //! descriptor is the kernel's all along.
 
 use super::control::{Control, Filter, tx_kernel};
-use super::core::{Directory, bits};
+use super::core::Directory;
 use super::demux::Wants;
 use super::directory::Attached;
 use super::path::WHOLE_RING;
+use super::share::Shadow;
 use super::udp::{Family, Mode, UdpSocket};
 use crate::clock;
 use crate::error::Reason;
@@ -58,7 +59,7 @@ impl UdpSocket {
             return Err(Reason::Forked);
         }
         self.core.backend_available()?;
-        if self.cutoff.get() != 0 && self.mode() == Mode::Engine {
+        if self.cutoff.get() != 0 && self.mode().is_engine() {
             return Err(Reason::Forked);
         }
         let local = Self::local_v4(control)?;
@@ -166,39 +167,50 @@ impl UdpSocket {
         let before = directory.sockets.find(self);
         if let Some(now) = before {
             wants.since = now.wants.since;
-            if now.mask == mask && *now.wants == wants && self.mode() == Mode::Engine {
+            if now.mask == mask && *now.wants == wants && self.mode().is_engine() {
                 self.watch_errors(control);
                 return Ok(());
             }
         }
-        let same_filter =
-            before.is_some_and(|b| b.mask == mask && b.wants.unicast == wants.unicast);
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
+        let mut mode = Mode::Engine;
         if before.is_none() {
             self.cutoff.set(0);
             // A port that was open before may have frames under way to the kernel socket.
             if self.mode() == Mode::Kernel && is_bound(fd) {
                 wants.since = clock::realtime();
+                // What is queued here is of an earlier time on the engine still.
+                if !self.readable() {
+                    mode = Mode::CatchingUp;
+                }
             }
+            self.core.look_for_others(directory, &wants);
         }
-        let unicast = wants.unicast;
+        let shadow = self.core.shadow_for(directory, &wants, mask);
+        // What a device that steers lets through is refused before it does; what a tap
+        // brings is refused after it does: see `since`.
+        let shared_first = Shadow {
+            shared: shadow.shared.clone(),
+            ..match &control.filter {
+                Filter::Shadow(now) => now.clone(),
+                Filter::None | Filter::Program => Shadow::default(),
+            }
+        };
+        self.set_shadow(control, shared_first)?;
         let entry = Attached {
             socket: self.me.upgrade().ok_or(Reason::StartFailed)?,
             wants: Arc::new(wants),
             mask,
+            inode: sock::inode(fd).unwrap_or(0),
         };
         let before = directory.sockets.put(entry.clone());
-        self.core.install(before.as_ref(), Some(&entry))?;
-        if !same_filter {
-            let interfaces: Vec<u32> = bits(mask).map(|i| self.core.ring(i).ifindex).collect();
-            bpf::attach(fd, &bpf::shadow(&interfaces, !unicast))
-                .map_err(|_| Reason::NoResources)?;
-            control.filter = Filter::Shadow;
-        }
+        let sharing = &directory.mixed.now;
+        self.core.install(sharing, before.as_ref(), &entry)?;
+        self.set_shadow(control, shadow)?;
         self.watch_errors(control);
         self.rings.store(mask, Ordering::Release);
-        if self.mode() != Mode::Engine {
-            self.set_mode(Mode::Engine);
+        if !self.mode().is_engine() {
+            self.set_mode(mode);
             std::sync::atomic::fence(Ordering::SeqCst);
             if self.kernel_readers.load(Ordering::SeqCst) != 0 {
                 return Err(Reason::Waiting);
@@ -224,21 +236,22 @@ impl UdpSocket {
         let Some(attached) = directory.sockets.find(self).cloned() else {
             return;
         };
-        let fd = self.fd();
-        if control.filter == Filter::Shadow {
-            // A forked child may have taken it off already.
-            let _ = bpf::detach(fd);
-            control.filter = Filter::None;
+        if !self.shared.lock().is_empty() {
+            // From the next line on these are the kernel's, whatever the rings bring.
+            for ring in self.core.rings_of(attached.mask) {
+                ring.drain(WHOLE_RING);
+            }
         }
+        self.lift_shadow(control);
         if self.cutoff.get() == 0 {
             self.cutoff.set(clock::realtime());
         }
-        for index in bits(attached.mask) {
-            self.core.ring(index).drain(WHOLE_RING);
-        }
+        // Flows that were ours alone are the kernel's once the rings give them up.
+        let closing = control.stays == Some(Reason::NotBound);
         directory.sockets.remove(self);
-        let _ = self.core.install(Some(&attached), None);
+        self.core.part(&attached, u32::MAX, !closing);
         drop(attached);
+        self.shared.lock().clear();
         self.rings.store(0, Ordering::Release);
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
@@ -257,8 +270,8 @@ impl UdpSocket {
     pub fn settle(&self) {
         match self.mode() {
             Mode::Inherited => self.claim(),
-            Mode::Engine if self.cutoff.get() != 0 => self.settle_forked(),
-            Mode::Engine | Mode::Kernel => {}
+            mode if mode.is_engine() && self.cutoff.get() != 0 => self.settle_forked(),
+            _ => {}
         }
     }
 
@@ -270,6 +283,10 @@ impl UdpSocket {
         if self.cutoff.get() == 0 {
             let _ = bpf::detach(self.fd());
             self.cutoff.set(clock::realtime());
+            // A device that steers goes on bringing to the parent until it knows.
+            if let Some(event) = self.core.claimed() {
+                event.signal();
+            }
         }
         self.set_mode(Mode::Kernel);
     }

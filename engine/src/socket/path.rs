@@ -5,19 +5,21 @@
 //! makes a system call, but for waking a sleeper.
 
 use super::demux::{Demux, Entry};
+use super::share::Sharing;
 use super::steer;
 use super::udp::UdpSocket;
-use crate::device::{Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
+use crate::device::{Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::error::Reason;
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
 use crate::steering::Scope;
+use crate::sys::event;
 use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
 const REASSEMBLY_BYTES: usize = 4 << 20;
@@ -25,6 +27,8 @@ const REASSEMBLY_DATAGRAMS: usize = 1024;
 
 /// A budget that empties any ring: more frames than it has slots.
 pub(super) const WHOLE_RING: usize = 1 << 16;
+/// A card may still bring what it had matched when a rule was taken away, ns.
+const UNDER_WAY: u64 = 50_000;
 
 /// A receive call that takes a datagram straight from the ring.
 pub trait Direct {
@@ -67,6 +71,8 @@ pub struct RingState {
     delivery: Delivery,
     /// VMA_UDP_3T_RULES.
     any_peer: bool,
+    /// Which groups others on this host want too.
+    pub(super) sharing: Sharing,
     steered: Vec<Flow>,
     /// The device was told to take every port.
     every_port: bool,
@@ -96,6 +102,22 @@ pub struct Ring {
     foreign: AtomicU32,
     /// The interface is gone or down.
     pub dead: AtomicBool,
+    /// Largest IP packet when it was opened, bytes.
+    pub mtu: u32,
+    event_fd: Option<RawFd>,
+    health: AtomicU8,
+}
+
+/// How a ring's device is, by its own reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Health {
+    /// Nothing is wrong.
+    Good = 0,
+    /// Its port has no link.
+    NoLink = 1,
+    /// For good.
+    Failed = 2,
 }
 
 /// Result of a poll.
@@ -121,6 +143,7 @@ impl Ring {
             .addresses
             .first()
             .map_or(Ipv4Addr::UNSPECIFIED, |a| a.addr);
+        let event_fd = opened.queue.event_fd();
         Self {
             ifindex: interface.index,
             name: interface.name.clone(),
@@ -140,13 +163,48 @@ impl Ring {
                 ifindex: interface.index,
                 delivery,
                 any_peer,
+                sharing: Sharing::default(),
                 steered: Vec::new(),
                 every_port: false,
             }),
             polls: AtomicU64::new(0),
             foreign: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            mtu: interface.mtu,
+            event_fd,
+            health: AtomicU8::new(Health::Good as u8),
         }
+    }
+
+    /// Polls readable while the device has something to report.
+    #[must_use]
+    pub fn event_fd(&self) -> Option<RawFd> {
+        self.event_fd
+    }
+
+    /// What the device has reported of itself.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.health.load(Ordering::Relaxed) {
+            0 => Health::Good,
+            1 => Health::NoLink,
+            _ => Health::Failed,
+        }
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Relaxed);
+    }
+
+    /// It is of no more use.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.health() == Health::Failed
+    }
+
+    /// The next report of the device; None also while another thread polls the ring.
+    pub(super) fn take_fault(&self) -> Option<Fault> {
+        self.state.try_lock()?.queue.take_fault()
     }
 
     /// Addresses have changed: see [`Self::is_own`].
@@ -236,6 +294,21 @@ impl Ring {
             }
         }
         handled
+    }
+
+    /// A socket leaves; what the device has brought until then still goes to its queue.
+    /// `linger`: the device may be about to bring what was under way.
+    pub fn part(&self, port: u16, socket: &UdpSocket, linger: bool) {
+        self.with(|state| {
+            if self.delivery == Delivery::Steered {
+                let unsteered = state.unsteer(port, socket);
+                if linger && unsteered.is_ok() {
+                    let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
+                }
+            }
+            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+            state.remove(port, socket);
+        });
     }
 
     /// Empties the ring into the sockets' queues; frames handled.
@@ -413,6 +486,29 @@ impl RingState {
         }
     }
 
+    fn flows<'a>(&self, entries: impl Iterator<Item = &'a Entry<Arc<UdpSocket>>>) -> Vec<Flow> {
+        if self.delivery == Delivery::Tap {
+            return steer::ports(entries);
+        }
+        self.flows_if(entries, &self.sharing)
+    }
+
+    /// The flows of these sockets, with others on the host as `sharing` says.
+    pub(super) fn flows_if<'a, T: 'a>(
+        &self,
+        entries: impl Iterator<Item = &'a Entry<T>>,
+        sharing: &Sharing,
+    ) -> Vec<Flow> {
+        let scope = Scope {
+            addresses: &self.addresses,
+            groups: &self.groups,
+            delivery: self.delivery,
+            any_peer: self.any_peer,
+        };
+        let shared = |group, port| sharing.is_shared(group, port);
+        steer::flows(entries, self.ifindex, &scope, &shared)
+    }
+
     /// Steers the device anew after addresses or groups have changed.
     ///
     /// # Errors
@@ -437,6 +533,10 @@ impl RingState {
             return self.resteer();
         }
         let flows = self.flows(self.demux.port(port));
+        self.steer_port_to(port, flows)
+    }
+
+    fn steer_port_to(&mut self, port: u16, flows: Vec<Flow>) -> Result<(), Reason> {
         if self.steered.iter().filter(|f| f.port == port).eq(&flows) {
             return Ok(());
         }
@@ -448,17 +548,14 @@ impl RingState {
         Ok(())
     }
 
-    fn flows<'a>(&self, entries: impl Iterator<Item = &'a Entry<Arc<UdpSocket>>>) -> Vec<Flow> {
-        if self.delivery == Delivery::Tap {
-            return steer::ports(entries);
-        }
-        let scope = Scope {
-            addresses: &self.addresses,
-            groups: &self.groups,
-            delivery: self.delivery,
-            any_peer: self.any_peer,
-        };
-        steer::flows(entries, self.ifindex, &scope, &|_, _| false)
+    /// Ends the flows that this socket alone wants; it still takes what was brought.
+    ///
+    /// # Errors
+    /// The device's.
+    fn unsteer(&mut self, port: u16, socket: &UdpSocket) -> Result<(), Reason> {
+        let others = self.demux.port(port);
+        let flows = self.flows(others.filter(|e| !std::ptr::eq(&*e.target, socket)));
+        self.steer_port_to(port, flows)
     }
 
     /// Frames lost by the device since the last call.

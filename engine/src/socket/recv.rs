@@ -148,10 +148,17 @@ impl UdpSocket {
     fn recv_aside<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
         match self.mode() {
             Mode::Inherited => self.claim(),
-            Mode::Engine if self.cutoff.get() != 0 => self.settle_forked(),
-            Mode::Engine | Mode::Kernel => {}
+            mode if mode.is_engine() && self.cutoff.get() != 0 => self.settle_forked(),
+            _ => {}
         }
         let special = flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0;
+        if self.mode() == Mode::CatchingUp && !special {
+            if let Some(result) = self.kernel_now(call) {
+                return result;
+            }
+            self.caught_up();
+            return self.recv(fd, call, flags);
+        }
         if !special
             && self.readable()
             && let Some(result) = self.pop(call, flags & libc::MSG_PEEK != 0)
@@ -164,7 +171,7 @@ impl UdpSocket {
         }
         self.kernel_readers.fetch_add(1, Ordering::SeqCst);
         // `attach` sets the mode first and looks for readers then: one of us sees the other.
-        if self.mode() == Mode::Engine && !special && self.cutoff.get() == 0 {
+        if self.mode().is_engine() && !special && self.cutoff.get() == 0 {
             self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
             return self.recv(fd, call, flags);
         }

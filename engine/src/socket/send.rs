@@ -161,7 +161,7 @@ impl UdpSocket {
                 Destination::Connected => self.begin_sending(false),
                 Destination::Other => {}
             },
-            Mode::Kernel | Mode::Engine => {}
+            Mode::Kernel | Mode::Engine | Mode::CatchingUp => {}
         }
         self.to_kernel()
     }

@@ -12,6 +12,7 @@ use super::send::TxCache;
 use crate::error::Errno;
 use crate::ring::{Lock, Queue, Record};
 use crate::stats::layout::SocketBlock;
+use crate::sys::bpf::Shared;
 use crate::sys::cell::Cell;
 use crate::sys::event::Event;
 use parking_lot::Mutex;
@@ -52,6 +53,16 @@ pub enum Mode {
     Engine = 1,
     /// The engine of the parent process; this is a forked child.
     Inherited = 2,
+    /// The engine, but first what the kernel socket holds from before.
+    CatchingUp = 3,
+}
+
+impl Mode {
+    /// The engine serves it.
+    #[must_use]
+    pub const fn is_engine(self) -> bool {
+        matches!(self, Self::Engine | Self::CatchingUp)
+    }
 }
 
 /// Shadow of one kernel UDP socket.
@@ -97,6 +108,8 @@ pub struct UdpSocket {
     pub(super) waiters: Mutex<Vec<Arc<Event>>>,
     /// Since when the kernel has it again (forked children, hand-back).
     pub(super) cutoff: Cell,
+    /// What its kernel socket refuses of what a device that steers lets through.
+    pub(super) shared: Mutex<Vec<Shared>>,
     pub(super) control: Mutex<Control>,
     /// Counters.
     pub stats: &'static SocketBlock,
@@ -158,6 +171,7 @@ impl UdpSocket {
             sleepers: AtomicU32::new(0),
             waiters: Mutex::new(Vec::new()),
             cutoff: Cell::new(),
+            shared: Mutex::new(Vec::new()),
             control: Mutex::new(control),
             stats,
         })
@@ -170,13 +184,22 @@ impl UdpSocket {
         match self.mode.load(Ordering::Acquire) {
             0 => Mode::Kernel,
             1 => Mode::Engine,
-            _ => Mode::Inherited,
+            2 => Mode::Inherited,
+            _ => Mode::CatchingUp,
         }
     }
 
     pub(super) fn set_mode(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::Release);
-        self.with_tx(tx_kernel::UNSERVED, mode != Mode::Engine);
+        self.with_tx(tx_kernel::UNSERVED, !mode.is_engine());
+    }
+
+    /// The kernel socket has nothing left of what came before.
+    pub(super) fn caught_up(&self) {
+        let (from, to) = (Mode::CatchingUp as u8, Mode::Engine as u8);
+        let _ = self
+            .mode
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Rings send for it, whoever receives.
@@ -283,12 +306,26 @@ impl UdpSocket {
     #[inline(always)]
     pub(super) fn accept<D: Direct>(&self, record: &Record, payload: &[u8], direct: &mut D) {
         let cutoff = self.cutoff.get();
-        if cutoff != 0 && record.timestamp >= cutoff {
-            return; // the kernel socket got it
+        if cutoff != 0 && record.timestamp >= cutoff && self.kernel_has(record) {
+            return;
         }
         if !direct.offer(self, record, payload) {
             self.enqueue(record, payload);
         }
+    }
+
+    /// The kernel socket, which refuses nothing any more, got this datagram as well.
+    #[cold]
+    fn kernel_has(&self, record: &Record) -> bool {
+        let group = *record.destination.ip();
+        let shared = || {
+            // Held elsewhere only while the list is replaced.
+            self.shared.try_lock().is_some_and(|list| {
+                list.iter()
+                    .any(|s| s.ifindex == record.ifindex && s.group == group)
+            })
+        };
+        !self.core.steers(record.ifindex) || group.is_multicast() && shared()
     }
 
     #[inline(never)]

@@ -5,6 +5,10 @@
 //! copy. What no flow names is the kernel's to deliver (a device that steers) or brought
 //! by its port alone (a tap).
 
+mod subscribers;
+
+pub use subscribers::{Bound, Subscribers, parse as parse_bound};
+
 use crate::device::{Delivery, Flow};
 use std::net::{Ipv4Addr, SocketAddrV4};
 

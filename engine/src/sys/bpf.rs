@@ -5,6 +5,7 @@
 
 use super::sock;
 use crate::error::Errno;
+use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
 
 const LD_W_ABS: u16 = 0x20;
@@ -13,6 +14,7 @@ const LD_B_ABS: u16 = 0x30;
 const LD_H_IND: u16 = 0x48;
 const LDX_MSH: u16 = 0xb1;
 const JEQ: u16 = 0x15;
+const JGT: u16 = 0x25;
 const JSET: u16 = 0x45;
 const AND: u16 = 0x54;
 const RET: u16 = 0x06;
@@ -97,11 +99,24 @@ pub fn tap(ports: &[u16]) -> Program {
     p
 }
 
+/// A group that a device brings although the kernel gets it as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shared {
+    /// Interface index.
+    pub ifindex: u32,
+    /// The group.
+    pub group: Ipv4Addr,
+    /// Largest IP packet; what is larger came in fragments, which the device left to the
+    /// kernel.
+    pub mtu: u32,
+}
+
 /// The shadow socket's filter: refuses IPv4 to this host (unless `multicast_only`) or
-/// to a group that came in by one of `interfaces`. Looped copies of our own host's
-/// multicast (PACKET_LOOPBACK) and broadcasts never reach the tap's queue: they pass.
+/// to a group that came in by one of `interfaces`, and what is `shared`. Looped copies
+/// of our own host's multicast (PACKET_LOOPBACK) and broadcasts never reach the
+/// device's queue: they pass.
 #[must_use]
-pub fn shadow(interfaces: &[u32], multicast_only: bool) -> Program {
+pub fn shadow(interfaces: &[u32], multicast_only: bool, shared: &[Shared]) -> Program {
     let n = interfaces.len() as u8;
     let mut p = vec![
         op(LD_W_ABS, AD_PROTOCOL),
@@ -112,6 +127,21 @@ pub fn shadow(interfaces: &[u32], multicast_only: bool) -> Program {
         jump(JEQ, PKT_MULTICAST, 1, 0),
         op(RET, TAKE),
     ];
+    for one in shared {
+        p.extend([
+            op(LD_W_ABS, AD_IFINDEX),
+            jump(JEQ, one.ifindex, 0, 5),
+            op(LD_W_ABS, NET + 16),
+            jump(JEQ, one.group.to_bits(), 0, 3),
+            op(LD_H_ABS, NET + 2),
+            jump(JGT, one.mtu, 1, 0),
+            op(RET, 0),
+        ]);
+    }
+    if interfaces.is_empty() {
+        p.push(op(RET, TAKE));
+        return p;
+    }
     if multicast_only {
         // The destination decides, not the link layer: unicast in a multicast frame is unicast.
         p.extend([

@@ -179,12 +179,24 @@ impl Event {
     /// # Errors
     /// EMFILE, ENFILE.
     pub fn open() -> Result<Self, Errno> {
+        let fd = Handle::new(Self::create()?)?;
+        Ok(Self { fd })
+    }
+
+    /// As [`Event::open`], but forked children can signal it too.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn open_for_kin() -> Result<Self, Errno> {
+        let fd = Handle::inherited(Self::create()?)?;
+        Ok(Self { fd })
+    }
+
+    fn create() -> Result<RawFd, Errno> {
         let flags = libc::EFD_NONBLOCK | libc::EFD_CLOEXEC;
         // SAFETY: eventfd2 takes integers only.
         let fd = unsafe { syscall6(libc::SYS_eventfd2, [0, flags as usize, 0, 0, 0, 0]) }?;
-        Ok(Self {
-            fd: Handle::new(fd as RawFd)?,
-        })
+        Ok(fd as RawFd)
     }
 
     /// Wakes whoever polls it.

@@ -22,14 +22,21 @@ impl Handle {
     /// EMFILE when only numbers are free that the application may count on; the
     /// descriptor is closed then.
     pub fn new(fd: RawFd) -> Result<Self, Errno> {
+        let handle = Self::inherited(fd)?;
+        super::fd::register_owned(handle.fd);
+        Ok(handle)
+    }
+
+    /// As [`Handle::new`], but it stays open in forked children.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn inherited(fd: RawFd) -> Result<Self, Errno> {
         match super::fd::move_above(fd) {
-            Some(high) => {
-                super::fd::register_owned(high);
-                Ok(Self {
-                    fd: high,
-                    forks: super::fd::forks(),
-                })
-            }
+            Some(high) => Ok(Self {
+                fd: high,
+                forks: super::fd::forks(),
+            }),
             None => {
                 super::raw::close(fd);
                 Err(Errno(libc::EMFILE))

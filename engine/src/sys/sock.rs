@@ -25,6 +25,16 @@ pub fn bind(fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
     call(libc::SYS_bind, [fd as usize, ptr, len as usize, 0, 0, 0])
 }
 
+/// The number by which /proc/net tells one socket from another.
+///
+/// # Errors
+/// EBADF.
+pub fn inode(fd: RawFd) -> Result<u64, Errno> {
+    // SAFETY: an open descriptor of the caller's, borrowed for this call alone.
+    let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(fd) };
+    Ok(rustix::fs::fstat(fd)?.st_ino)
+}
+
 /// connect(2) with the caller's structure.
 ///
 /// # Errors

@@ -1,0 +1,328 @@
+//! Mixed hosts: groups that kernel sockets of other programs want as well.
+//!
+//! A device that steers keeps what it brings from the kernel. While others on the host
+//! want a group's datagrams to the same port (SHIM_MIXED_HOST), its flow is shared: the
+//! kernel gets a copy of each frame, and the filter of our own kernel sockets refuses it.
+//!
+//! Changing over, nothing is lost or had twice: the filter is there before the flow is
+//! shared, and it stays for a while after the flow is exclusive again, for frames that are
+//! under way in the kernel. Every process of the host looks at the same moments of the
+//! monotonic clock, so that two of them change over together: an exclusive rule of one
+//! would keep the frames from a shared rule of the other.
+
+use super::control::{Control, Filter};
+use super::core::{Core, Directory, bits};
+use super::demux::{Entry, Wants};
+use super::directory::Attached;
+use super::path::Ring;
+use super::udp::UdpSocket;
+use crate::config::MixedHost;
+use crate::device::Delivery;
+use crate::error::Reason;
+use crate::steering::{Bound, Subscribers, parse_bound};
+use crate::sys::bpf::{self, Shared};
+use crate::sys::file;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// Others are looked for this often, ns.
+pub(crate) const LOOK_EVERY: u64 = 100_000_000;
+/// How long a filter outlasts the sharing, ns.
+const GRACE: u64 = 300_000_000;
+/// Bytes of /proc/net/udp that are read.
+const LIST_MOST: usize = 4 << 20;
+
+/// Which flows are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sharing {
+    policy: MixedHost,
+    subscribers: Arc<Subscribers>,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self {
+            policy: MixedHost::Steer,
+            subscribers: Arc::default(),
+        }
+    }
+}
+
+impl Sharing {
+    fn of(policy: MixedHost, subscribers: Subscribers) -> Self {
+        Self {
+            policy,
+            subscribers: Arc::new(subscribers),
+        }
+    }
+
+    /// Others on this host want a group's datagrams to a port.
+    pub(super) fn is_shared(&self, group: Ipv4Addr, port: u16) -> bool {
+        match self.policy {
+            MixedHost::Steer => false,
+            MixedHost::Share => true,
+            MixedHost::Auto => self.subscribers.want(group, port),
+        }
+    }
+
+    fn union(&self, other: &Self) -> Self {
+        Self::of(
+            if other.policy == MixedHost::Share {
+                other.policy
+            } else {
+                self.policy
+            },
+            self.subscribers.union(&other.subscribers),
+        )
+    }
+}
+
+/// The state of the change-over, in the directory.
+#[derive(Debug, Default)]
+pub(super) struct Mixed {
+    /// As the rings are steered.
+    pub(super) now: Sharing,
+    /// As the filters are made: this, and what is coming or has just gone.
+    pub(super) filters: Sharing,
+    /// When the filters are to be made as the rings are steered; 0: they are.
+    grace_until: u64,
+}
+
+/// The contents of our filter on a kernel socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shadow {
+    /// Interfaces whose device is a tap.
+    pub(super) taps: Vec<u32>,
+    /// Of those, multicast only.
+    pub(super) multicast_only: bool,
+    /// What devices that steer let through.
+    pub(super) shared: Vec<Shared>,
+}
+
+impl UdpSocket {
+    /// Makes our filter on the kernel socket this one. Nothing to refuse: no filter.
+    pub(super) fn set_shadow(&self, control: &mut Control, shadow: Shadow) -> Result<(), Reason> {
+        if let Filter::Shadow(now) = &control.filter
+            && *now == shadow
+        {
+            return Ok(());
+        }
+        let refuses = !shadow.taps.is_empty() || !shadow.shared.is_empty();
+        if refuses {
+            let program = bpf::shadow(&shadow.taps, shadow.multicast_only, &shadow.shared);
+            bpf::attach(self.fd(), &program).map_err(|_| Reason::NoResources)?;
+            self.shared.lock().clone_from(&shadow.shared);
+            control.filter = Filter::Shadow(shadow);
+        } else {
+            self.lift_shadow(control);
+            self.shared.lock().clear();
+        }
+        Ok(())
+    }
+
+    /// Takes our filter off; what it refused of shared flows stays known.
+    pub(super) fn lift_shadow(&self, control: &mut Control) {
+        if matches!(control.filter, Filter::Shadow(_)) {
+            // A forked child may have taken it off already.
+            let _ = bpf::detach(self.fd());
+            control.filter = Filter::None;
+        }
+    }
+
+    /// Makes the filter as the directory says.
+    fn refilter(&self) {
+        let mut control = self.control.lock();
+        let directory = self.core.directory.lock();
+        if let Some(attached) = directory.sockets.find(self)
+            && matches!(control.filter, Filter::Shadow(_) | Filter::None)
+        {
+            let (wants, mask) = (&attached.wants, attached.mask);
+            let shadow = self.core.shadow_for(&directory, wants, mask);
+            let _ = self.set_shadow(&mut control, shadow);
+        }
+    }
+}
+
+fn on_steering_ring(core: &Core, attached: &Attached) -> bool {
+    core.rings_of(attached.mask)
+        .any(|r| r.delivery == Delivery::Steered)
+}
+
+/// Nobody else is on a port that is not shared, and multicast never comes to an address.
+fn may_have_others(wants: &Wants) -> bool {
+    !wants.unicast && (wants.local.is_unspecified() || wants.local.is_multicast())
+}
+
+impl Core {
+    /// What the kernel socket of such wants is to refuse.
+    pub(super) fn shadow_for(&self, directory: &Directory, wants: &Wants, mask: u32) -> Shadow {
+        let one = [Entry {
+            target: (),
+            wants: Arc::new(wants.clone()),
+        }];
+        let mut shadow = Shadow {
+            multicast_only: !wants.unicast,
+            ..Shadow::default()
+        };
+        for ring in self.rings_of(mask) {
+            if ring.delivery == Delivery::Tap {
+                shadow.taps.push(ring.ifindex);
+                continue;
+            }
+            let flows = ring.with(|state| state.flows_if(one.iter(), &directory.mixed.filters));
+            let shared = flows.into_iter().flatten().filter(|f| f.shared);
+            shadow.shared.extend(shared.map(|f| Shared {
+                ifindex: ring.ifindex,
+                group: f.destination,
+                mtu: ring.mtu,
+            }));
+        }
+        shadow.taps.dedup();
+        shadow.shared.sort_unstable();
+        shadow.shared.dedup();
+        shadow
+    }
+
+    /// A socket with such wants is about to join rings that steer: are there others on
+    /// its port? Only where no other socket of ours would have to change over.
+    pub(super) fn look_for_others(&self, directory: &mut Directory, wants: &Wants) {
+        let policy = self.config.mixed_host();
+        if policy != MixedHost::Auto || !may_have_others(wants) {
+            if directory.mixed.now.policy != policy {
+                directory.mixed.now.policy = policy;
+                directory.mixed.filters.policy = policy;
+            }
+            return;
+        }
+        let here = directory.sockets.port(wants.port);
+        if here.iter().any(|a| may_have_others(&a.wants)) {
+            return; // the control thread looks
+        }
+        let found = self.look(directory, Some(wants.port));
+        let mixed = &mut directory.mixed;
+        mixed.now.policy = found.policy;
+        mixed.now = mixed.now.union(&found);
+        mixed.filters = mixed.filters.union(&mixed.now);
+        // Others may have gone from ports that nobody of ours had.
+        mixed.grace_until = 1;
+    }
+
+    /// Who else is on the ports of our sockets and on `port` now.
+    fn look(&self, directory: &Directory, port: Option<u16>) -> Sharing {
+        let policy = self.config.mixed_host();
+        if policy != MixedHost::Auto {
+            return Sharing::of(policy, Subscribers::default());
+        }
+        let attached = || {
+            let mixed = |a: &&Attached| may_have_others(&a.wants) && on_steering_ring(self, a);
+            directory.sockets.attached().filter(mixed)
+        };
+        let ports: Vec<u16> = attached().map(|a| a.wants.port).chain(port).collect();
+        if ports.is_empty() {
+            return Sharing::of(policy, Subscribers::default());
+        }
+        let own: Vec<u64> = directory.sockets.attached().map(|a| a.inode).collect();
+        // Not /proc/net, which is the namespace of the process' first thread.
+        let v4 = list(c"/proc/thread-self/net/udp");
+        let v6 = list(c"/proc/thread-self/net/udp6").unwrap_or_default();
+        match v4 {
+            Some(v4) => {
+                let host = [v4, v6].concat();
+                Sharing::of(policy, Subscribers::of(&host, &own, &ports))
+            }
+            // Whoever cannot look takes nothing away from anybody.
+            None => Sharing::of(MixedHost::Share, Subscribers::default()),
+        }
+    }
+
+    /// Others may come and go: the control thread is to look now and then.
+    pub fn has_shareable(&self) -> bool {
+        self.config.mixed_host() == MixedHost::Auto && self.any_steers() && {
+            let directory = self.directory.lock();
+            directory.mixed.grace_until != 0
+                || directory
+                    .sockets
+                    .attached()
+                    .any(|a| may_have_others(&a.wants) && on_steering_ring(self, a))
+        }
+    }
+
+    fn any_steers(&self) -> bool {
+        self.open_rings().any(|r| r.delivery == Delivery::Steered)
+    }
+
+    /// Looks for others and changes over; the control thread's.
+    pub fn review_sharing(&self, now: u64) {
+        if !self.any_steers() {
+            return;
+        }
+        let found = {
+            let mut directory = self.directory.lock();
+            let found = self.look(&directory, None);
+            let mixed = &mut directory.mixed;
+            if found != mixed.now {
+                mixed.filters = mixed.filters.union(&mixed.now).union(&found);
+            } else if mixed.grace_until != 0 && now >= mixed.grace_until {
+                mixed.filters = found.clone();
+                mixed.grace_until = 0;
+            } else {
+                return;
+            }
+            found
+        };
+        self.refilter_all();
+        let mut directory = self.directory.lock();
+        if directory.mixed.now != found {
+            directory.mixed.now = found.clone();
+            directory.mixed.grace_until = now + GRACE;
+            for ring in self.open_rings() {
+                ring.with(|state| {
+                    state.sharing = found.clone();
+                    let _ = state.resteer();
+                });
+            }
+        }
+    }
+
+    /// Makes the filters of all sockets on rings that steer as the directory says.
+    pub(super) fn refilter_all(&self) {
+        let sockets: Vec<Arc<UdpSocket>> = {
+            let directory = self.directory.lock();
+            let attached = directory.sockets.attached();
+            attached
+                .filter(|a| on_steering_ring(self, a))
+                .map(|a| Arc::clone(&a.socket))
+                .collect()
+        };
+        for socket in sockets {
+            socket.refilter();
+        }
+    }
+
+    /// The rings of a mask.
+    pub(super) fn rings_of(&self, mask: u32) -> impl Iterator<Item = &Ring> {
+        bits(mask).map(|i| self.ring(i))
+    }
+
+    /// Sockets that forked children have taken go back to the kernel.
+    pub fn settle_claimed(&self) {
+        let sockets: Vec<Arc<UdpSocket>> = {
+            let directory = self.directory.lock();
+            let attached = directory.sockets.attached();
+            attached.map(|a| Arc::clone(&a.socket)).collect()
+        };
+        for socket in sockets {
+            socket.settle();
+        }
+    }
+
+    /// What a forked child signals; the control thread sleeps on it.
+    #[must_use]
+    pub fn claimed(&self) -> Option<&crate::sys::event::Event> {
+        self.claimed.get().and_then(Option::as_ref)
+    }
+}
+
+fn list(path: &std::ffi::CStr) -> Option<Vec<Bound>> {
+    file::read(path, LIST_MOST).ok().map(|t| parse_bound(&t))
+}
