@@ -117,7 +117,7 @@ fn open(options: &Options) -> Result<(Link, Option<UdpSocket>), Box<dyn Error>> 
     let (frame, filter, shadow) = match options.udp {
         Some((own, peer)) => {
             let shadow = UdpSocket::bind((own, options.port))?;
-            bpf::attach(shadow.as_raw_fd(), &bpf::shadow(&[ifindex], false))
+            bpf::attach(shadow.as_raw_fd(), &bpf::shadow(&[ifindex], false, &[]))
                 .map_err(|e| format!("socket filter: {}", message(e.0)))?;
             let path = UdpPath {
                 source: own,
