@@ -52,6 +52,15 @@ need() {
 
 need_lab() { need ip=iproute2 unshare=util-linux taskset=util-linux; }
 
+# What ibverbs-sys needs to generate its bindings.
+readonly build_packages=(
+    cmake=cmake clang=clang pkg-config=pkg-config
+    /usr/share/doc/libclang-dev=libclang-dev
+    /usr/include/infiniband/verbs.h=libibverbs-dev
+    /usr/include/libnl3/netlink/netlink.h=libnl-3-dev
+    /usr/include/libnl3/netlink/route/link.h=libnl-route-3-dev
+)
+
 need_rust() {
     command -v cargo >/dev/null && return 0
     if [[ -x $HOME/.cargo/bin/cargo ]]; then
@@ -64,7 +73,7 @@ need_rust() {
 # build_release: the library and the tools. The output is shown only when it fails.
 build_release() {
     need_rust
-    need cc=build-essential
+    need cc=build-essential "${build_packages[@]}"
     say "building: cargo build --release"
     quietly cargo build --release --locked --manifest-path "$root_dir/Cargo.toml" -p shim -p tools
 }

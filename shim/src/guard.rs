@@ -1,9 +1,12 @@
 //! Who is running, application or library: the thread that starts the engine (or calls
 //! into a foreign library for it) has its own calls passed straight through.
 //!
+//! A second mark is the engine's own, for its stays in libibverbs at any later time.
+//!
 //! One thread at a time can be inside. It is known by its thread pointer, so asking
 //! costs two loads and needs no thread-local storage.
 
+use engine::sys::foreign;
 use engine::sys::raw::thread_pointer;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,7 +23,7 @@ pub(crate) fn enter() -> Inside {
 
 /// True in the marked thread. A thread only needs to see its own mark, hence Relaxed.
 pub(crate) fn inside() -> bool {
-    INSIDE.load(Ordering::Relaxed) == thread_pointer()
+    INSIDE.load(Ordering::Relaxed) == thread_pointer() || foreign::inside()
 }
 
 impl Drop for Inside {

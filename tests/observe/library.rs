@@ -64,3 +64,21 @@ fn needs_only_libc() {
     }
     assert!(!dynamic.contains("TEXTREL"), "text relocations");
 }
+
+/// libibverbs is looked for at run time: neither the library nor anything that was built
+/// asks the linker for it, by name or by symbol.
+#[test]
+fn does_not_need_libibverbs() {
+    let library = preload::library().display().to_string();
+    let dynamic = output("readelf", &["-dW", &library]);
+    assert!(dynamic.contains("(NEEDED)"), "the listing is not read");
+    for line in dynamic.lines().filter(|l| l.contains("(NEEDED)")) {
+        assert!(!line.contains("ibverbs"), "{line}");
+    }
+    let undefined = output("nm", &["-D", "--undefined-only", &library]);
+    assert!(undefined.contains("dlopen"), "the listing is not read");
+    for line in undefined.lines() {
+        let name = line.split_whitespace().last().unwrap_or_default();
+        assert!(!name.starts_with("ibv_"), "{line}");
+    }
+}

@@ -6,6 +6,7 @@
 use super::core::{Core, Directory};
 use super::path::WHOLE_RING;
 use super::udp::{Mode, UdpSocket};
+use crate::sys::foreign::{self, Foreign};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,8 @@ pub fn in_forked_child() -> bool {
 pub(crate) struct ForkState {
     core: &'static Core,
     directory: MutexGuard<'static, Directory>,
+    /// No other thread is in the middle of a library's call: its locks are free in the child.
+    _foreign: Foreign,
     held: Vec<Arc<UdpSocket>>,
 }
 
@@ -39,6 +42,7 @@ impl Core {
         ForkState {
             core: self,
             directory,
+            _foreign: foreign::enter(),
             held,
         }
     }

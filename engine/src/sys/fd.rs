@@ -93,7 +93,8 @@ pub fn register_owned(fd: RawFd) {
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Rises in every forked child: what was opened before is closed.
-pub(super) fn forks() -> u32 {
+#[must_use]
+pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 

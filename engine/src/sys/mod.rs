@@ -9,6 +9,7 @@ pub mod cell;
 pub mod event;
 pub mod fd;
 pub mod file;
+pub mod foreign;
 pub mod handle;
 pub mod netlink;
 pub mod packet;
@@ -16,6 +17,7 @@ pub mod raw;
 pub mod shm;
 pub mod signal;
 pub mod sock;
+pub mod verbs;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -1,0 +1,57 @@
+//! One descriptor for a device's asynchronous events and for what its own queues notice.
+//!
+//! Source: epoll(7), eventfd(2).
+
+use crate::error::Errno;
+use crate::sys::event::{self, Event};
+use crate::sys::handle::Handle;
+use rustix::event::epoll;
+use rustix::fd::IntoRawFd;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Polls readable while either has something.
+#[derive(Debug)]
+pub struct EventWatch {
+    epoll: Handle,
+    alarm: Event,
+}
+
+impl EventWatch {
+    /// Watches a device's descriptor.
+    ///
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn new(events: RawFd) -> Result<Self, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = Self {
+            epoll: Handle::new(epoll.into_raw_fd())?,
+            alarm: Event::open()?,
+        };
+        for fd in [events, watch.alarm.raw()] {
+            let event = libc::epoll_event {
+                events: libc::EPOLLIN as u32,
+                u64: 0,
+            };
+            let at = std::ptr::from_ref(&event).addr();
+            event::epoll_ctl(watch.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, at)?;
+        }
+        Ok(watch)
+    }
+
+    /// Sleep on it.
+    #[must_use]
+    pub fn fd(&self) -> RawFd {
+        self.epoll.as_raw_fd()
+    }
+
+    /// A queue has something to report. One system call.
+    #[cold]
+    pub fn raise(&self) {
+        self.alarm.signal();
+    }
+
+    /// Before the reports are looked through.
+    pub fn clear(&self) {
+        self.alarm.clear();
+    }
+}
