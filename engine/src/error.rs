@@ -123,6 +123,32 @@ reasons! {
     SharedPort = 21, "port may be shared with other processes";
     /// The engine could not start.
     StartFailed = 22, "the engine could not start";
+    /// libibverbs cannot be loaded.
+    NoVerbsLibrary = 30, "libibverbs.so.1 is not installed";
+    /// No RDMA device belongs to the interface, or it cannot be opened.
+    NoRdmaDevice = 31, "the interface has no RDMA device";
+    /// A port in InfiniBand mode: a raw packet has no place there.
+    InfiniBand = 32, "the port's link layer is InfiniBand";
+    /// Soft-RoCE and cards that do RoCE alone.
+    RoceOnly = 33, "the device does RoCE only, no raw packets";
+    /// An iWARP card.
+    Iwarp = 34, "the device is an iWARP card";
+    /// The device steers flows but has no raw packet queue pairs.
+    NoRawPacket = 35, "the device has no raw packet queue pairs";
+    /// Registered memory counts against RLIMIT_MEMLOCK.
+    LockedMemory = 36, "RLIMIT_MEMLOCK is too low for the card's buffers";
+    /// The device has no queue pairs or completion queues left.
+    NoQueuePairs = 37, "the device has no queue pairs left";
+    /// The device has no flow rules left.
+    NoFlowRules = 38, "the device has no flow rules left";
+    /// Flow steering is off or not there.
+    NoFlowSteering = 39, "the device steers no flows";
+    /// A bond: flow rules would have to be on every port of it.
+    Bonded = 40, "the interface is a bond";
+    /// A VLAN interface: flow rules would have to name its tag.
+    Vlan = 41, "the interface is a VLAN";
+    /// RoCE v2 is the card's own traffic.
+    RocePort = 42, "UDP port 4791 belongs to RoCE";
     /// The device reports that its port is down.
     NoLink = 50, "the device's port has no link";
     /// A queue of the device is in error, or the device is gone.

@@ -219,11 +219,11 @@ options! {
         .help("TCP segments.");
     TxBufs "VMA_TX_BUFS" = count(200_000).label("Tx Mem Bufs").unit("buffers")
         .help("Transmit buffers of the process.");
-    TxWre "VMA_TX_WRE" = count(2048).label("Tx QP WRE")
-        .help("Depth of a transmit ring.");
-    TxWreBatching "VMA_TX_WRE_BATCHING" = int(64, 1, 64).label("Tx QP WRE Batching")
+    TxWre "VMA_TX_WRE" = count(2048).label("Tx QP WRE").acts()
+        .help("Depth of a transmit ring of the verbs device.");
+    TxWreBatching "VMA_TX_WRE_BATCHING" = int(64, 1, 64).label("Tx QP WRE Batching").acts()
         .help("Sends between two completions.");
-    TxMaxInline "VMA_TX_MAX_INLINE" = int(204, 0, 884).label("Tx Max QP INLINE").unit("bytes")
+    TxMaxInline "VMA_TX_MAX_INLINE" = int(204, 0, 884).label("Tx Max QP INLINE").unit("bytes").acts()
         .help("Largest frame put into the work request itself; 0 none.");
     TxMcLoopback "VMA_TX_MC_LOOPBACK" = switch(true).label("Tx MC Loopback").acts()
         .help("Initial IP_MULTICAST_LOOP.");
@@ -234,8 +234,8 @@ options! {
     RxBufs "VMA_RX_BUFS" = count(200_000).label("Rx Mem Bufs").unit("buffers")
         .help("Receive buffers of the process.");
     RxWre "VMA_RX_WRE" = count(16_000).label("Rx QP WRE").acts()
-        .help("Depth of a receive ring; packet rings have 2048 to 8192 slots.");
-    RxWreBatching "VMA_RX_WRE_BATCHING" = int(64, 1, 1024).label("Rx QP WRE Batching")
+        .help("Depth of a receive ring; packet rings have 2048 to 8192 slots, verbs rings 8192 unless it is set.");
+    RxWreBatching "VMA_RX_WRE_BATCHING" = int(64, 1, 1024).label("Rx QP WRE Batching").acts()
         .help("Buffers given back to the card at a time.");
     RxBytesMin "VMA_RX_BYTES_MIN" = count(65_536).label("Rx Byte Min Limit").unit("bytes").acts()
         .help("Least receive limit of a socket, whatever SO_RCVBUF says; at the default SO_RCVBUF alone counts, as in Linux.");
@@ -247,8 +247,8 @@ options! {
         .former(&["VMA_RX_POLL_OS_RATIO", "VMA_RX_SKIP_OS"]).label("Rx UDP Poll OS Ratio").unit("polls").acts()
         .help("Ring polls between two looks at the kernel socket; 0 never while spinning.");
     HwTsConversion "VMA_HW_TS_CONVERSION" = int(3, 0, 4).label("HW TS Conversion")
-        .former(&["VMA_RX_UDP_HW_TS_CONVERSION"])
-        .help("Hardware time stamps: 0 off, 1 raw, 2 best possible, 3 system time, 4 PTP.");
+        .former(&["VMA_RX_UDP_HW_TS_CONVERSION"]).acts()
+        .help("Time stamps of the card: 0 off, else its wall clock where it keeps this host's time.");
     RxPollYield "VMA_RX_POLL_YIELD" = count(0).show(Show::Zero("Disabled")).label("Rx Poll Yield")
         .unit("loops").acts()
         .help("Empty polls between two yields of the processor; 0 none.");
@@ -264,9 +264,9 @@ options! {
         .help("TCP streams that are merged.");
     Tcp3tRules "VMA_TCP_3T_RULES" = switch(false).label("TCP 3T rules").tcp()
         .help("Steer TCP by local address and port alone.");
-    Udp3tRules "VMA_UDP_3T_RULES" = switch(true).label("UDP 3T rules")
+    Udp3tRules "VMA_UDP_3T_RULES" = switch(true).label("UDP 3T rules").acts()
         .help("Steer connected UDP sockets by local address and port alone.");
-    EthMcL2Only "VMA_ETH_MC_L2_ONLY_RULES" = switch(false).label("ETH MC L2 only rules")
+    EthMcL2Only "VMA_ETH_MC_L2_ONLY_RULES" = switch(false).label("ETH MC L2 only rules").acts()
         .help("Steer multicast by its MAC address alone.");
     McForceFlowtag "VMA_MC_FORCE_FLOWTAG" = switch(false).label("Force Flowtag for MC")
         .help("Flow tags for multicast in spite of SO_REUSEADDR.");
@@ -284,11 +284,11 @@ options! {
         .help("Rings that nobody polls are drained this often; 0 never.");
     ProgressMax "VMA_PROGRESS_ENGINE_WCE_MAX" = count(10_000).label("CQ Drain WCE (max)").unit("frames")
         .help("Most frames drained at a time.");
-    CqModeration "VMA_CQ_MODERATION_ENABLE" = switch(true).label("CQ Interrupts Moderation")
+    CqModeration "VMA_CQ_MODERATION_ENABLE" = switch(true).label("CQ Interrupts Moderation").acts()
         .help("Interrupt moderation; off when something polls for ever.");
-    CqModerationCount "VMA_CQ_MODERATION_COUNT" = count(48).label("CQ Moderation Count").unit("frames")
+    CqModerationCount "VMA_CQ_MODERATION_COUNT" = count(48).label("CQ Moderation Count").unit("frames").acts()
         .help("Frames that one interrupt announces.");
-    CqModerationPeriod "VMA_CQ_MODERATION_PERIOD_USEC" = count(50).label("CQ Moderation Period (usec)").unit("µs")
+    CqModerationPeriod "VMA_CQ_MODERATION_PERIOD_USEC" = count(50).label("CQ Moderation Period (usec)").unit("µs").acts()
         .help("Longest delay of an interrupt.");
     CqAimMaxCount "VMA_CQ_AIM_MAX_COUNT" = count(560).label("CQ AIM Max Count").unit("frames")
         .help("Largest count of adaptive moderation.");
@@ -298,7 +298,7 @@ options! {
         .help("How often moderation adapts; 0 never.");
     CqAimRate "VMA_CQ_AIM_INTERRUPTS_RATE_PER_SEC" = count(5000).label("CQ AIM Interrupts Rate (per sec)").unit("per s")
         .help("Interrupt rate that it aims for.");
-    CqPollBatchMax "VMA_CQ_POLL_BATCH_MAX" = int(16, 1, 128).label("CQ Poll Batch (max)").unit("frames")
+    CqPollBatchMax "VMA_CQ_POLL_BATCH_MAX" = int(16, 1, 128).label("CQ Poll Batch (max)").unit("frames").acts()
         .help("Most frames taken by one poll.");
     CqKeepQpFull "VMA_CQ_KEEP_QP_FULL" = switch(true).label("CQ Keeps QP Full")
         .help("Rather drop a frame than leave the card without a buffer.");
@@ -338,8 +338,8 @@ options! {
     BufferBatching "VMA_BUFFER_BATCHING_MODE" = choice(1, BATCHING).show(Show::NumberNamed)
         .label("Buffer batching mode")
         .help("Buffers per socket: 0 one by one, 1 in batches, 2 in batches that are kept.");
-    MemAllocType "VMA_MEM_ALLOC_TYPE" = choice(1, MEMORY).show(Show::NumberNamed).label("Mem Allocate type")
-        .help("Memory of buffers: 0 ordinary, 1 contiguous, 2 huge pages.");
+    MemAllocType "VMA_MEM_ALLOC_TYPE" = choice(1, MEMORY).show(Show::NumberNamed).label("Mem Allocate type").acts()
+        .help("Memory of buffers: 0 ordinary, 1 and 2 huge pages if there are any.");
     NeighUcArp "VMA_NEIGH_UC_ARP_QUATA" = count(3).label("Num of UC ARPs")
         .help("Neighbours are the kernel's here.");
     NeighUcArpDelay "VMA_NEIGH_UC_ARP_DELAY_MSEC" = count(10_000).label("UC ARP delay (msec)").unit("ms")
@@ -352,7 +352,7 @@ options! {
         .help("libvma's programming interface for rings.");
     BlueFlame "VMA_BF" = switch(true).label("BF (Blue Flame)")
         .help("Write-combined doorbells.");
-    Fork "VMA_FORK" = switch(true).label("fork() support")
+    Fork "VMA_FORK" = switch(true).label("fork() support").acts()
         .help("Prepare verbs memory for fork.");
     CloseOnDup2 "VMA_CLOSE_ON_DUP2" = switch(true).label("close on dup2()")
         .help("dup2 does here what Linux does.");

@@ -7,10 +7,12 @@
 mod memory;
 mod packet;
 mod probe;
+mod verbs;
 
 pub use memory::Memory;
 pub use packet::Packet;
 pub use probe::{Candidates, Chosen, Refused, candidates};
+pub use verbs::{Verbs, VerbsOptions};
 
 use crate::error::{Errno, Reason};
 use crate::sys::packet::RingWatch;
@@ -190,10 +192,12 @@ pub struct Port<'a> {
 }
 
 /// How a queue is to be opened.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct QueueOptions {
     /// Receive slots wanted (VMA_RX_WRE); a backend has its own bounds.
     pub slots: u32,
+    /// What the verbs device obeys.
+    pub verbs: VerbsOptions,
 }
 
 /// An opened interface.

@@ -1,6 +1,6 @@
 //! The backend of an interface: the first of the configuration's that can open it.
 
-use super::{Backend, Memory, Opened, Packet, Port, QueueOptions};
+use super::{Backend, Memory, Opened, Packet, Port, QueueOptions, Verbs};
 use crate::config::BackendChoice;
 use crate::error::Reason;
 
@@ -32,7 +32,7 @@ pub struct Refused {
     pub why: String,
 }
 
-const AUTO: &[&dyn Backend] = &[&Packet];
+const AUTO: &[&dyn Backend] = &[&Verbs, &Packet];
 
 /// The backends for SHIM_BACKEND.
 ///
@@ -41,7 +41,8 @@ const AUTO: &[&dyn Backend] = &[&Packet];
 pub fn candidates(choice: BackendChoice) -> Result<Candidates, Reason> {
     let (backends, choice): (&'static [&'static dyn Backend], _) = match choice {
         BackendChoice::Off => return Err(Reason::SwitchedOff),
-        BackendChoice::Verbs | BackendChoice::Xdp => return Err(Reason::NoBackend),
+        BackendChoice::Xdp => return Err(Reason::NoBackend),
+        BackendChoice::Verbs => (&[&Verbs], "SHIM_BACKEND=verbs"),
         BackendChoice::Packet => (&[&Packet], "SHIM_BACKEND=packet"),
         BackendChoice::Memory => (&[&Memory], "SHIM_BACKEND=memory"),
         BackendChoice::Auto => (AUTO, "auto"),
@@ -110,7 +111,11 @@ mod tests {
             backends,
             choice: "auto",
         };
-        candidates.open(PORT, QueueOptions { slots: 64 })
+        let options = QueueOptions {
+            slots: 64,
+            ..QueueOptions::default()
+        };
+        candidates.open(PORT, options)
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::path::{Polled, QueueAll, Ring};
 use super::share::{Mixed, Sharing};
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
-use crate::device::{self, Candidates, Chosen, Delivery, Port, QueueOptions};
+use crate::device::{self, Candidates, Chosen, Delivery, Port, QueueOptions, VerbsOptions};
 use crate::error::{Errno, Reason};
 use crate::net::{Interface, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
@@ -481,6 +481,7 @@ impl Core {
         }
         let options = QueueOptions {
             slots: self.tuning.rx_slots,
+            verbs: VerbsOptions::of(&self.config),
         };
         let port = Port {
             index: interface.index,

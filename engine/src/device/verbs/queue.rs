@@ -1,0 +1,267 @@
+//! Receiving and sending by a queue pair.
+
+use super::probe;
+use super::rules::{self, Rules, Scope};
+use super::shared::{Device, Reports};
+use crate::clock;
+use crate::device::{Fault, Flow, Queue, RxFrame, Transmit, Watch};
+use crate::error::{Errno, Reason};
+use crate::ring::Lock;
+use crate::sys::verbs::{QueuePair, Rule, RxRing, TxRing};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A card's time this far before the moment of the look, or after it, is that of a clock
+/// that nobody keeps: the moment counts then.
+const STAMP_PAST: u64 = 1_000_000_000;
+
+/// The receive side.
+#[derive(Debug)]
+pub(super) struct VerbsQueue {
+    // Before the ring and the queue pair that they point to.
+    rules: Rules<Rule>,
+    ring: RxRing,
+    pair: Arc<QueuePair>,
+    scope: Scope,
+    /// When the frames at hand were taken from the card.
+    taken_at: u64,
+    /// The ring's trouble has been reported.
+    reported: bool,
+    reports: Arc<Reports>,
+    device: Arc<Device>,
+}
+
+impl VerbsQueue {
+    pub(super) fn new(
+        ring: RxRing,
+        pair: Arc<QueuePair>,
+        scope: Scope,
+        reports: Arc<Reports>,
+        device: Arc<Device>,
+    ) -> Self {
+        device.join(&reports);
+        Self {
+            rules: Rules::default(),
+            ring,
+            pair,
+            scope,
+            taken_at: 0,
+            reported: false,
+            reports,
+            device,
+        }
+    }
+
+    /// Asks the card; true: there is a frame.
+    #[inline]
+    fn look(&mut self) -> bool {
+        if self.ring.look() {
+            self.taken_at = clock::realtime();
+            return true;
+        }
+        if self.ring.trouble().is_some() && !self.reported {
+            self.report();
+        }
+        false
+    }
+
+    #[cold]
+    fn report(&mut self) {
+        self.reported = true;
+        self.reports.push(Fault::QueueError);
+        self.device.watch.raise();
+    }
+}
+
+impl Queue for VerbsQueue {
+    #[inline]
+    fn ready(&self) -> bool {
+        !self.ring.is_dry()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<RxFrame<'_>> {
+        if self.ring.is_dry() && !self.look() {
+            return None;
+        }
+        let taken_at = self.taken_at;
+        let frame = self.ring.head()?;
+        Some(RxFrame {
+            data: frame.data,
+            timestamp: stamp(frame.stamp, taken_at),
+            trusted: frame.verified,
+            segment: 0,
+        })
+    }
+
+    /// A completion queue can only be looked at by taking from it.
+    fn watch(&self) -> Option<Watch> {
+        None
+    }
+
+    #[inline]
+    fn release(&mut self) {
+        self.ring.release();
+    }
+
+    fn sleep_fd(&self) -> Option<RawFd> {
+        self.ring.sleep_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        if !self.ring.is_dry() {
+            return false;
+        }
+        // Without a wake-up the caller looks again and again: slow, and right.
+        self.ring.completions().arm().is_ok() && !self.look()
+    }
+
+    fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason> {
+        let wanted = rules::wanted(flows, &self.scope)?;
+        let pair = &self.pair;
+        self.rules.change(&wanted, |spec| {
+            Rule::create(pair, spec).map_err(probe::rule_reason)
+        })
+    }
+
+    fn take_drops(&mut self) -> u64 {
+        self.device.take_lost(self.scope.port)
+    }
+
+    fn take_fault(&mut self) -> Option<Fault> {
+        // The trouble may have come with the last frame.
+        if self.ring.trouble().is_some() && !self.reported {
+            self.report();
+        }
+        self.device.follow();
+        self.reports.pop()
+    }
+
+    /// The same for all queues of a device: when it is readable, ask them all.
+    fn event_fd(&self) -> Option<RawFd> {
+        Some(self.device.watch.fd())
+    }
+}
+
+impl Drop for VerbsQueue {
+    fn drop(&mut self) {
+        self.rules.clear();
+        self.device.leave(&self.reports);
+    }
+}
+
+/// The card's time if it is one of this host's clock, else that of the look.
+#[inline]
+fn stamp(card: u64, taken_at: u64) -> u64 {
+    if card <= taken_at && taken_at - card < STAMP_PAST {
+        card
+    } else {
+        taken_at
+    }
+}
+
+/// The send side; used by any thread.
+#[derive(Debug)]
+pub(super) struct VerbsTransmit {
+    ring: Lock<TxRing>,
+    checksums: bool,
+    reported: AtomicBool,
+    reports: Arc<Reports>,
+    device: Arc<Device>,
+}
+
+impl VerbsTransmit {
+    pub(super) fn new(
+        ring: TxRing,
+        checksums: bool,
+        reports: Arc<Reports>,
+        device: Arc<Device>,
+    ) -> Self {
+        Self {
+            ring: Lock::new(ring),
+            checksums,
+            reported: AtomicBool::new(false),
+            reports,
+            device,
+        }
+    }
+
+    #[cold]
+    fn report(&self) {
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            self.reports.push(Fault::QueueError);
+            self.device.watch.raise();
+        }
+    }
+}
+
+impl Transmit for VerbsTransmit {
+    #[inline]
+    fn send(&self, frame: &[u8]) -> Result<(), Errno> {
+        // None: a signal handler, above a send of this very thread that cannot go on before
+        // it returns. To wait for room would be to wait for ever.
+        let mut ring = self.ring.lock().ok_or(Errno(libc::ENOBUFS))?;
+        let checksum = self.checksums && wants_checksum(frame);
+        let result = ring.send(frame, checksum);
+        if ring.failed().is_some() {
+            self.report();
+        }
+        result
+    }
+
+    /// A completion queue of sends has no channel: room comes within microseconds.
+    fn ready_fd(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+/// A whole IPv4 UDP datagram that carries a checksum: the card would write one into a
+/// fragment as well, and into a datagram whose sender wants none.
+#[inline]
+fn wants_checksum(frame: &[u8]) -> bool {
+    const IPV4_UDP: usize = 42;
+    if frame.len() < IPV4_UDP {
+        return false;
+    }
+    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+    let fragment = word(20) & 0x3fff != 0;
+    frame[14] == 0x45 && frame[23] == 17 && !fragment && word(40) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_nobody_keeps_is_not_believed() {
+        const NOW: u64 = 1_700_000_000_000_000_000;
+        assert_eq!(stamp(NOW - 5_000, NOW), NOW - 5_000);
+        assert_eq!(stamp(NOW, NOW), NOW);
+        assert_eq!(stamp(NOW + 1, NOW), NOW, "from the future");
+        assert_eq!(stamp(NOW - STAMP_PAST, NOW), NOW, "from long ago");
+        assert_eq!(stamp(0, NOW), NOW, "none at all");
+    }
+
+    #[test]
+    fn the_card_sums_whole_datagrams_only() {
+        let mut frame = [0u8; 60];
+        frame[12] = 8;
+        frame[14] = 0x45;
+        frame[20] = 0x40; // DF
+        frame[23] = 17;
+        frame[40] = 1;
+        assert!(wants_checksum(&frame));
+        assert!(!wants_checksum(&frame[..41]));
+        let changed = |at: usize, value: u8| {
+            let mut other = frame;
+            other[at] = value;
+            wants_checksum(&other)
+        };
+        assert!(!changed(20, 0x20), "first fragment");
+        assert!(!changed(21, 1), "another fragment");
+        assert!(!changed(40, 0), "SO_NO_CHECK");
+        assert!(!changed(23, 6));
+        assert!(!changed(14, 0x46), "options");
+    }
+}
