@@ -185,6 +185,10 @@ impl Context {
             let rule = format_args!("a child of fork uses its parent's context");
             return Err(strict::violated(Errno::IO, rule));
         }
+        if !self.lives() {
+            let rule = format_args!("an object of a context that was closed is used");
+            return Err(strict::violated(Errno::INVAL, rule));
+        }
         if self.gone.load(Ordering::Relaxed) {
             return Err(Errno::IO);
         }
@@ -204,13 +208,14 @@ impl Context {
                 format_args!("close_device: {live} objects of it live"),
             );
         }
-        for qp in std::mem::take(&mut *self.qps.lock()) {
-            qp.tear_down();
-        }
-        for cq in std::mem::take(&mut *self.cqs.lock()) {
+        self.each_qp(QueuePair::tear_down);
+        let cqs = std::mem::take(&mut *self.cqs.lock());
+        for cq in cqs {
             handle::retire(cq);
         }
         handle::retire(self);
+        self.memory.release();
+        self.events.close();
         *self.wire.lock() = None;
         self.device.release();
     }

@@ -145,6 +145,16 @@ impl Memory {
         self.free.lock().indices.push((key >> 8) - 1);
     }
 
+    /// Withdraws all regions.
+    pub(crate) fn release(&self) {
+        for slot in &self.slots {
+            let key = slot.key.load(Ordering::Acquire);
+            if key != 0 {
+                self.deregister(key);
+            }
+        }
+    }
+
     fn slot(&self, key: u32) -> Option<&Slot> {
         let index = (key >> 8).checked_sub(1)?;
         let slot = self.slots.get(index as usize)?;
@@ -262,9 +272,10 @@ impl Pages {
             Advice::LinuxPopulateRead
         };
         match self.advise(advice) {
-            // A kernel before 5.14 does not know the advice.
-            Ok(()) | Err(Errno::INVAL) => Ok(()),
-            Err(Errno::NOMEM | Errno::FAULT) => {
+            Ok(()) => Ok(()),
+            // A kernel before 5.14 does not know the advice, not even for nothing.
+            Err(Errno::INVAL) if self.nothing().advise(advice).is_err() => Ok(()),
+            Err(Errno::NOMEM | Errno::FAULT | Errno::INVAL) => {
                 let rule = format_args!(
                     "reg_mr: {:#x}..{:#x} is not mapped, or not {}",
                     self.start,
@@ -274,6 +285,13 @@ impl Pages {
                 Err(strict::violated(Errno::FAULT, rule))
             }
             Err(errno) => Err(errno),
+        }
+    }
+
+    fn nothing(self) -> Self {
+        Self {
+            end: self.start,
+            ..self
         }
     }
 

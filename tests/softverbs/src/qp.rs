@@ -13,7 +13,7 @@ use crate::cq::{Completion, CompletionQueue, acknowledged};
 use crate::handle::{self, Header, Object};
 use crate::lifetime::Owner;
 use crate::pd::ProtectionDomain;
-use crate::wire::Wire;
+use crate::wire::{RuleId, Wire};
 use crate::{privilege, settings, strict};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -55,7 +55,7 @@ pub(crate) struct QueuePair {
     wire: Arc<dyn Wire>,
     mtu: u32,
     /// Flow rules attached.
-    pub(crate) flows: AtomicU32,
+    pub(crate) rules: Mutex<Vec<RuleId>>,
     /// Frames that found no receive posted.
     out_of_buffer: AtomicU64,
     /// Asynchronous events read but not acknowledged.
@@ -189,7 +189,7 @@ impl QueuePair {
             receives_retired: AtomicU64::new(0),
             wire,
             mtu,
-            flows: AtomicU32::new(0),
+            rules: Mutex::default(),
             out_of_buffer: AtomicU64::new(0),
             unacknowledged: AtomicU32::new(0),
         });
@@ -273,7 +273,7 @@ impl QueuePair {
     /// `EBUSY` while flow rules are attached, or events of it are not acknowledged.
     pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<(), Errno> {
         let qp: &'static Self = handle::find(qp)?;
-        if qp.flows.load(Ordering::Relaxed) != 0 {
+        if !qp.rules.lock().is_empty() {
             let rule = format_args!("destroy_qp: flow rules are attached to it");
             return Err(refused(Errno::BUSY, rule));
         }
@@ -292,6 +292,8 @@ impl QueuePair {
         self.context.remove_qp(self);
         let is_it = |s: &Subject| matches!(s, Subject::Qp(q) if core::ptr::eq(*q, self));
         self.context.events.forget(|event| is_it(&event.subject));
+        let rules = std::mem::take(&mut *self.rules.lock());
+        rules.into_iter().for_each(|id| self.wire.detach(id));
         self.recv_cq.remove(self);
         self.send_cq.lock().clean(self);
         self.send.lock().release();

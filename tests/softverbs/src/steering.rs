@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
 use std::fmt;
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
 
 /// Highest priority number: an mlx5 card has sixteen for applications.
 const LAST_PRIORITY: u16 = 15;
@@ -76,7 +75,7 @@ impl Flow {
     ) -> Result<&'static Self, Errno> {
         let queue = qp.recv_cq.lock().queue_of(qp).ok_or(Errno::INVAL)?;
         let id = context.wire()?.attach(&*queue, rule)?;
-        qp.flows.fetch_add(1, Ordering::Relaxed);
+        qp.rules.lock().push(id);
         Ok(handle::publish(Self {
             abi: ibv_flow {
                 comp_mask: 0,
@@ -105,7 +104,7 @@ impl Flow {
             if let Ok(wire) = flow.qp.context.wire() {
                 wire.detach(flow.id);
             }
-            flow.qp.flows.fetch_sub(1, Ordering::Relaxed);
+            flow.qp.rules.lock().retain(|id| *id != flow.id);
             give(&flow.qp.context.counts.flows);
         }
         Ok(())

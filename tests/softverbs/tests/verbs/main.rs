@@ -2,5 +2,6 @@
 //! with the real library, run with this one.
 
 mod build;
+mod capabilities;
 mod layout;
 mod rules;

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <signal.h>
 #include <infiniband/verbs.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -123,3 +123,157 @@ fn posting_and_polling() {
         ],
     );
 }
+
+#[test]
+fn the_life_of_objects() {
+    check(
+        "objects",
+        &[
+            ("no_net_raw", None),
+            ("locked_memory", None),
+            ("register_unmapped", Some("reg_mr: 0x")),
+            ("register_read_only", Some("reg_mr: 0x")),
+            ("register_nothing", Some("reg_mr: a region of 0x0 bytes")),
+            ("register_remote_write", Some("reg_mr: remote write")),
+            ("own_addresses", None),
+            (
+                "domain_with_region",
+                Some("dealloc_pd: 1 regions or queue pairs"),
+            ),
+            (
+                "domain_with_queue_pair",
+                Some("dealloc_pd: 1 regions or queue pairs"),
+            ),
+            (
+                "completion_queue_with_queue_pair",
+                Some("destroy_cq: a queue pair"),
+            ),
+            (
+                "channel_with_completion_queue",
+                Some("destroy_comp_channel: a completion"),
+            ),
+            ("queue_pair_with_flow", Some("destroy_qp: flow rules")),
+            ("device_with_objects", Some("close_device: 6 objects")),
+            ("orderly", None),
+            ("region_twice", Some("mr 0x")),
+            ("queue_pair_after_its_end", Some("qp 0x")),
+            ("completion_queue_after_its_end", Some("cq 0x")),
+            ("flow_twice", Some("flow 0x")),
+            ("domain_after_its_end", Some("pd 0x")),
+            (
+                "device_after_its_list",
+                Some("device used after free_device_list"),
+            ),
+            ("region_in_use", Some("dereg_mr: posted receives")),
+            ("kept_from_children", None),
+            (
+                "fork_init_too_late",
+                Some("fork_init: memory was registered"),
+            ),
+            (
+                "in_a_child",
+                Some("a child of fork uses its parent's queue pair"),
+            ),
+            (
+                "too_much",
+                Some("create_qp: max_send_wr 32769 of at most 32768"),
+            ),
+            ("completion_queue_too_big", Some("create_cq: 0 entries")),
+            ("completion_vector", Some("create_cq: completion vector 4")),
+        ],
+    );
+}
+
+#[test]
+fn flow_rules() {
+    check(
+        "flows",
+        &[
+            ("wrong_port", Some("create_flow: port 2")),
+            ("unknown_flags", Some("create_flow: flags 0x20")),
+            ("unknown_type", Some("create_flow: type 9")),
+            (
+                "unknown_mask",
+                Some("create_flow: flags 0x0, comp_mask 0x1"),
+            ),
+            ("low_priority", Some("create_flow: priority 16")),
+            ("wrong_total", Some("create_flow: size 99 of 100")),
+            (
+                "wrong_size",
+                Some("create_flow: specification 0x41 of 20 bytes, not 16"),
+            ),
+            (
+                "unknown_specification",
+                Some("create_flow: specification 0x7777"),
+            ),
+            (
+                "outside_mask",
+                Some("create_flow: bits of a value outside its mask"),
+            ),
+            (
+                "outside_port_mask",
+                Some("create_flow: bits of a value outside its mask"),
+            ),
+            (
+                "other_ether_type",
+                Some("create_flow: EtherType 0x86dd with IPv4"),
+            ),
+            (
+                "default_with_specifications",
+                Some("create_flow: type 1 with"),
+            ),
+            ("egress", None),
+            (
+                "ports_without_ipv4",
+                Some("create_flow: ports without IPv4"),
+            ),
+            (
+                "wrong_order",
+                Some("create_flow: Ethernet does not come first"),
+            ),
+            (
+                "long_tag",
+                Some("create_flow: tag 0x1000000 beyond 24 bits"),
+            ),
+            ("matching", None),
+            ("copies", None),
+        ],
+    );
+}
+
+#[test]
+fn events_and_extended_polls() {
+    check(
+        "events",
+        &[
+            ("frame_event", None),
+            ("nothing_for_the_past", None),
+            ("send_event", None),
+            ("solicited_event", None),
+            ("blocking_event", None),
+            (
+                "no_channel",
+                Some("req_notify_cq: the completion queue has no channel"),
+            ),
+            (
+                "unacknowledged",
+                Some("destroy_cq: events of it are not acknowledged"),
+            ),
+            (
+                "acknowledged_twice",
+                Some("ack_cq_events: 1 acknowledged, 0 read"),
+            ),
+            ("extended_poll", None),
+            (
+                "unasked_field",
+                Some("a field of a completion that create_cq_ex"),
+            ),
+            (
+                "next_without_start",
+                Some("next_poll of a cq without a start_poll"),
+            ),
+            ("flow_tag", None),
+            ("two_threads", None),
+        ],
+    );
+}
