@@ -1,9 +1,10 @@
 //! Compiles C programs against Debian's headers and real library, and runs them with the
 //! software library in its place.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// Directory of what the tests build.
 fn place() -> PathBuf {
@@ -58,8 +59,14 @@ pub(crate) fn compile(name: &str, text: &str) -> PathBuf {
     gcc(name, &source)
 }
 
-/// Compiles a program of this directory.
-pub(crate) fn program(name: &str) -> PathBuf {
+/// A program of this directory, compiled once.
+pub(crate) fn program(name: &'static str) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<&str, PathBuf>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().expect("a compilation failed before");
+    built.entry(name).or_insert_with(|| source(name)).clone()
+}
+
+fn source(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/verbs/{name}.c"));
     gcc(name, &source)
 }

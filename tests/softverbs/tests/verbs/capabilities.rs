@@ -44,7 +44,7 @@ fn temporary(name: &str) -> PathBuf {
     let path =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
+    std::fs::create_dir_all(&path).expect("the target directory is writable");
     path
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 type Case = (&'static str, Option<&'static str>);
 
 /// Runs all cases of a program both ways.
-fn check(name: &str, cases: &[Case]) {
+fn check(name: &'static str, cases: &[Case]) {
     let program = program(name);
     let out = run(&program, &[], &[]);
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
