@@ -2,6 +2,7 @@
 //! configurations; the transcripts must be equal, and the counters must show what
 //! the case promises.
 
+use crate::backend::{self, Backend};
 use crate::peer::Peer;
 use crate::preload::{self, Finished, Mode, Program, PublicCopies};
 use crate::stats::{self, Snapshot};
@@ -169,6 +170,11 @@ impl Case {
         }
     }
 
+    /// The device whose rings serve it, by the statistics.
+    fn backend() -> &'static str {
+        Backend::current().name()
+    }
+
     fn once(&self, mode: Mode) -> Option<(Finished, Vec<Result<Snapshot, String>>)> {
         // A fresh lab each time: no membership, neighbour or route carries over.
         let lab = if self.cold {
@@ -190,6 +196,10 @@ impl Case {
             .limit(self.limit);
         if let (Some(copies), Mode::Shim(_)) = (&copies, mode) {
             program = program.library(copies.of(&preload::library()));
+            if Backend::current() == Backend::Verbs {
+                let _ = copies.of(&backend::softverbs().join("libibverbs.so.1"));
+                program = program.device(backend::on_software("packet", copies.path()));
+            }
         }
         let finished = program.run();
         let reports = peer.reports();
@@ -209,9 +219,10 @@ impl Case {
         match &self.promise {
             Promise::Engine { rx, tx } => {
                 let (got_rx, got_tx) = (best(stats::rx), best(stats::tx));
-                let accelerated = taken
-                    .iter()
-                    .any(|s| s.sockets.iter().any(|s| s.accelerated));
+                let accelerated = taken.iter().any(|s| {
+                    s.sockets.iter().any(|s| s.accelerated)
+                        && s.rings.iter().any(|r| r.backend == Self::backend())
+                });
                 assert!(
                     accelerated && got_rx >= *rx && got_tx >= *tx,
                     "{what}: the engine received {got_rx} (promised {rx}) and sent {got_tx} \

@@ -5,6 +5,7 @@
 //! - [`require`]: what a test needs from the machine; a skip says why.
 //! - [`netns`], [`topology`]: the two hosts.
 //! - [`preload`]: starting a program natively or under the library, bounded.
+//! - [`backend`]: on which device.
 //! - [`victim`]: compiling the small C programs.
 //! - [`peer`]: the far host's end, driven by the victim over a Unix socket.
 //! - [`stats`]: the counters of a live process.
@@ -14,6 +15,7 @@
 //! panics.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod check;
 pub mod netns;
 pub mod peer;

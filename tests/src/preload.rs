@@ -1,6 +1,7 @@
 //! Starts a program natively or under the library: on a host, bounded in time,
 //! output captured, ended by its process group.
 
+use crate::backend::Backend;
 use crate::netns::Netns;
 use crate::stats;
 use crate::victim;
@@ -61,6 +62,12 @@ impl PublicCopies {
         Self(path)
     }
 
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// A copy of `file`.
     ///
     /// # Panics
@@ -108,6 +115,7 @@ pub struct Program {
     input: Option<PathBuf>,
     close_stderr: bool,
     library: Option<PathBuf>,
+    device: Option<Vec<(String, String)>>,
 }
 
 impl Program {
@@ -126,6 +134,7 @@ impl Program {
             input: None,
             close_stderr: false,
             library: None,
+            device: None,
         }
     }
 
@@ -178,6 +187,13 @@ impl Program {
         self
     }
 
+    /// Variables that choose another device than [`Backend::current`].
+    #[must_use]
+    pub fn device(mut self, variables: Vec<(String, String)>) -> Self {
+        self.device = Some(variables);
+        self
+    }
+
     /// Starts with descriptor 2 closed.
     #[must_use]
     pub fn without_stderr(mut self) -> Self {
@@ -196,11 +212,18 @@ impl Program {
         }
         // env(1) comes last, so that no launcher runs under the library.
         line.push("env".into());
-        line.extend(self.env.iter().map(|(k, v)| format!("{k}={v}")));
         if let Mode::Shim(vars) = self.mode {
+            let device = self
+                .device
+                .clone()
+                .unwrap_or_else(|| Backend::current().variables());
+            line.extend(device.iter().map(|(k, v)| format!("{k}={v}")));
+            line.extend(self.env.iter().map(|(k, v)| format!("{k}={v}")));
             line.extend(vars.iter().map(|(k, v)| format!("{k}={v}")));
             let library = self.library.clone().unwrap_or_else(library);
             line.push(format!("LD_PRELOAD={}", library.display()));
+        } else {
+            line.extend(self.env.iter().map(|(k, v)| format!("{k}={v}")));
         }
         line.extend(self.words.iter().cloned());
         let mut command = Command::new(&line[0]);
@@ -208,7 +231,7 @@ impl Program {
         // What the harness itself was started with must not leak into a case.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
-            if ["VMA_", "SHIM_", "LD_PRELOAD"]
+            if ["VMA_", "SHIM_", "SOFTVERBS_", "LD_PRELOAD"]
                 .iter()
                 .any(|p| text.starts_with(p))
             {

@@ -26,7 +26,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 /// Others are looked for this often, ns.
-pub(crate) const LOOK_EVERY: u64 = 100_000_000;
+pub(crate) const LOOK_EVERY: u64 = 50_000_000;
 /// How long a filter outlasts the sharing, ns.
 const GRACE: u64 = 300_000_000;
 /// Bytes of /proc/net/udp that are read.
