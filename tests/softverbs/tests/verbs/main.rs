@@ -3,5 +3,8 @@
 
 mod build;
 mod capabilities;
+mod hosts;
 mod layout;
 mod rules;
+#[path = "../support/mod.rs"]
+mod support;
