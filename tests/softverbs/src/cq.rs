@@ -418,6 +418,7 @@ impl CompletionQueue {
             Some(_) => Some(interrupts::watch(Arc::clone(&queue), self)?),
             None => None,
         };
+        queue.stamp(self.stamped);
         let mut state = self.lock();
         if state.armed == Armed::Any {
             queue.arm();

@@ -57,7 +57,11 @@ pub enum Verdict {
 /// Looks a frame up. `deliver` gets each copy and says false for a queue that is no more
 /// (its entry then counts as absent).
 #[inline]
-pub fn walk(entries: &[Entry], key: &Key, mut deliver: impl FnMut(&Entry) -> bool) -> Verdict {
+pub fn walk(
+    entries: impl IntoIterator<Item = Entry>,
+    key: &Key,
+    mut deliver: impl FnMut(&Entry) -> bool,
+) -> Verdict {
     // Place, group and queue of the last delivery.
     let mut last: Option<(u32, u32, u32)> = None;
     for entry in entries {
@@ -71,7 +75,7 @@ pub fn walk(entries: &[Entry], key: &Key, mut deliver: impl FnMut(&Entry) -> boo
                 return Verdict::Taken;
             }
         }
-        if entry.pattern.matches(key) && deliver(entry) {
+        if entry.pattern.matches(key) && deliver(&entry) {
             last = Some((entry.level, entry.group, entry.queue));
         }
     }

@@ -3,12 +3,12 @@
 //! Source: rtnetlink(7). One thread a wire; it ends with the value.
 
 use super::syscall::{Fd, call};
+use super::worker::{Stop, Worker};
 use super::{Incident, Incidents};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
@@ -24,9 +24,7 @@ const ACTIVE: u32 = (libc::IFF_UP as u32) | 0x1_0000;
 /// A running watch.
 pub(super) struct Watch {
     up: Arc<AtomicBool>,
-    stop: Arc<Fd>,
-    thread: Option<JoinHandle<()>>,
-    process: u32,
+    _worker: Worker,
 }
 
 fn netlink() -> Result<Fd, Errno> {
@@ -137,26 +135,13 @@ impl Watch {
             .flatten()
             .ok_or(Errno::NODEV)?;
         let up = Arc::new(AtomicBool::new(now));
-        // SAFETY: integers only.
-        let stop = unsafe {
-            call(
-                libc::SYS_eventfd2,
-                [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0],
-            )?
-        };
-        let stop = Arc::new(Fd::adopt(stop as RawFd)?);
-        let thread = std::thread::Builder::new()
-            .name("softverbs-link".to_owned())
-            .spawn({
-                let (up, stop) = (Arc::clone(&up), Arc::clone(&stop));
-                move || follow(&socket, &stop, interface, &up, &*incidents, &mut buffer)
-            })
-            .map_err(|_| Errno::AGAIN)?;
+        let worker = Worker::spawn("softverbs-link", {
+            let up = Arc::clone(&up);
+            move |stop| follow(&socket, stop, interface, &up, &*incidents, &mut buffer)
+        })?;
         Ok(Self {
             up,
-            stop,
-            thread: Some(thread),
-            process: std::process::id(),
+            _worker: worker,
         })
     }
 
@@ -169,31 +154,13 @@ impl Watch {
 
 fn follow(
     socket: &Fd,
-    stop: &Fd,
+    stop: &Stop,
     interface: u32,
     up: &AtomicBool,
     incidents: &dyn Incidents,
     buffer: &mut [u8],
 ) {
-    loop {
-        let mut fds = [socket.raw(), stop.raw()].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        // SAFETY: the array is live; no timeout and no signal mask are given.
-        let polled = unsafe {
-            call(
-                libc::SYS_ppoll,
-                [fds.as_mut_ptr() as usize, fds.len(), 0, 0, 0, 0],
-            )
-        };
-        if fds[1].revents != 0 || polled.is_err_and(|error| error != Errno::INTR) {
-            return;
-        }
-        if fds[0].revents == 0 {
-            continue;
-        }
+    while stop.wait(&[socket.raw()]).is_some() {
         let now = match read(socket, buffer, libc::MSG_DONTWAIT) {
             Ok(len) => state(&buffer[..len], interface),
             // Messages were lost: ask, and the answer comes this way.
@@ -217,36 +184,6 @@ fn follow(
                 return;
             }
             _ => {}
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        // A forked child has the value but not the thread.
-        if std::process::id() != self.process {
-            return;
-        }
-        let one = 1u64;
-        // SAFETY: eight live bytes, as an eventfd takes them.
-        let _ = unsafe {
-            call(
-                libc::SYS_write,
-                [
-                    self.stop.raw() as usize,
-                    (&raw const one) as usize,
-                    8,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        if let Some(thread) = self.thread.take() {
-            // The watcher itself may hold the last reference.
-            if thread.thread().id() != std::thread::current().id() {
-                let _ = thread.join();
-            }
         }
     }
 }

@@ -122,7 +122,7 @@ impl Wire for Loopback {
     fn send(&self, frame: &[u8]) -> Result<(), SendError> {
         if let Some(key) = Key::of_frame(frame) {
             hub(|hub| {
-                walk(hub.table.entries(), &key, |entry| {
+                walk(hub.table.entries().iter().copied(), &key, |entry| {
                     let queue = hub.queues.get(&entry.queue);
                     queue.inspect(|q| q.put(frame, entry.tag)).is_some()
                 });

@@ -11,7 +11,9 @@ mod link;
 mod loopback;
 mod outlet;
 mod packet;
+mod switch;
 mod syscall;
+mod worker;
 
 use rustix::io::Errno;
 use std::os::fd::RawFd;
@@ -116,7 +118,8 @@ pub enum Checksums {
 /// What comes with a received frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Meta {
-    /// Arrival, nanoseconds of `CLOCK_REALTIME`.
+    /// Arrival, nanoseconds of `CLOCK_REALTIME`; may be 0 if not asked for
+    /// ([`WireQueue::stamp`]).
     pub timestamp_ns: u64,
     /// See [`Checksums`].
     pub checksums: Checksums,
@@ -211,6 +214,12 @@ pub trait WireQueue: Send + Sync {
     /// Takes back what made the event descriptor readable; called by the thread that waited.
     fn acknowledge(&self);
 
+    /// Whether the receiver wants to know when frames arrived; not so at first. Some
+    /// wires stamp anyway.
+    fn stamp(&self, wanted: bool) {
+        let _ = wanted;
+    }
+
     /// Frames lost since the queue was opened because it was full.
     fn lost(&self) -> u64;
 }
@@ -222,7 +231,7 @@ pub trait WireQueue: Send + Sync {
 pub fn open(interface: &Interface, incidents: Arc<dyn Incidents>) -> Result<Arc<dyn Wire>, Errno> {
     match crate::settings().wire {
         crate::WireChoice::Packet => open_packet(interface, incidents),
-        crate::WireChoice::Switch => Err(Errno::NODEV),
+        crate::WireChoice::Switch => open_switch(&crate::settings().switch, interface, incidents),
         crate::WireChoice::Loopback => Ok(Arc::new(loopback::Loopback::open(interface, incidents))),
     }
 }
@@ -236,4 +245,19 @@ pub fn open_packet(
     incidents: Arc<dyn Incidents>,
 ) -> Result<Arc<dyn Wire>, Errno> {
     Ok(Arc::new(packet::PacketWire::open(interface, incidents)?))
+}
+
+/// The wire through shared memory: the switch of that name, which processes of any network
+/// namespace may share.
+///
+/// # Errors
+/// `ENOMEM`: as many processes or interfaces as fit are there. Otherwise the kernel's.
+pub fn open_switch(
+    name: &str,
+    interface: &Interface,
+    incidents: Arc<dyn Incidents>,
+) -> Result<Arc<dyn Wire>, Errno> {
+    Ok(Arc::new(switch::SwitchWire::open(
+        name, interface, incidents,
+    )?))
 }

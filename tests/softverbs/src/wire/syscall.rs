@@ -3,7 +3,7 @@
 
 use rustix::io::Errno;
 use std::arch::asm;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 
 /// Descriptors of ours start here, so that the application's numbers stay the kernel's.
 const FIRST_DESCRIPTOR: usize = 64;
@@ -64,9 +64,21 @@ impl Fd {
         high.map(|fd| Self(fd as RawFd))
     }
 
+    /// Takes over a descriptor that rustix made.
+    pub(super) fn own(fd: OwnedFd) -> Result<Self, Errno> {
+        Self::adopt(fd.into_raw_fd())
+    }
+
     /// Its number.
     pub(super) fn raw(&self) -> RawFd {
         self.0
+    }
+}
+
+impl AsFd for Fd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as self.
+        unsafe { BorrowedFd::borrow_raw(self.0) }
     }
 }
 
@@ -90,7 +102,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of a descriptor, shared. `write` asks for a writable mapping.
+    /// Maps `len` bytes of a descriptor, shared. `write` asks for a writable mapping. Pages
+    /// come when they are touched, or by [`Mapping::populate`].
     pub(super) fn new(fd: RawFd, offset: usize, len: usize, write: bool) -> Result<Self, Errno> {
         let protection = if write {
             libc::PROT_READ | libc::PROT_WRITE
@@ -105,7 +118,7 @@ impl Mapping {
                     0,
                     len,
                     protection as usize,
-                    (libc::MAP_SHARED | libc::MAP_POPULATE) as usize,
+                    libc::MAP_SHARED as usize,
                     fd as usize,
                     offset,
                 ],
@@ -115,6 +128,24 @@ impl Mapping {
             start: start as *mut u8,
             len,
         })
+    }
+
+    /// Has the first `len` bytes there, so that no access to them enters the kernel.
+    pub(super) fn populate(&self, len: usize, write: bool) -> Result<(), Errno> {
+        let advice = if write {
+            libc::MADV_POPULATE_WRITE
+        } else {
+            libc::MADV_POPULATE_READ
+        };
+        let len = len.min(self.len);
+        // SAFETY: within the mapping; the contents stay as they are.
+        unsafe {
+            call(
+                libc::SYS_madvise,
+                [self.start as usize, len, advice as usize, 0, 0, 0],
+            )
+        }
+        .map(|_| ())
     }
 
     /// First byte.

@@ -78,6 +78,12 @@ impl Link {
         interface("a0")
     }
 
+    /// Interface `b0`, from within its namespace.
+    pub(crate) fn interface_b(&self) -> Interface {
+        enter(&self.b);
+        interface("b0")
+    }
+
     /// A kernel socket of host `b`.
     pub(crate) fn socket_b(&self, port: u16) -> UdpSocket {
         socket(&self.b, Ipv4Addr::new(10, 77, 0, 2), port)
@@ -185,6 +191,25 @@ pub(crate) fn rule(port: u16, priority: u16, dont_trap: bool) -> Rule {
         }),
         tag: 0,
     }
+}
+
+/// A whole UDP frame from 10.77.0.2 to 10.77.0.1.
+pub(crate) fn datagram(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+    frame.extend((payload.len() as u16 + 28).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, 2, 10, 77, 0, 1]);
+    let sum: u32 = frame[14..]
+        .chunks(2)
+        .map(|p| u32::from(u16::from_be_bytes([p[0], p[1]])))
+        .sum();
+    let check = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&check.to_be_bytes());
+    frame.extend(4000u16.to_be_bytes());
+    frame.extend(port.to_be_bytes());
+    frame.extend((payload.len() as u16 + 8).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    frame
 }
 
 /// Payload of an IPv4 UDP frame.

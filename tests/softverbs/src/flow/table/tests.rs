@@ -47,7 +47,7 @@ fn frame(mac: [u8; 6], address: u32, port: u16, fragment: u16) -> Vec<u8> {
 fn look_up(table: &Table, frame: &[u8]) -> (Vec<u32>, Verdict) {
     let mut queues = Vec::new();
     let key = Key::of_frame(frame).expect("a whole header");
-    let verdict = walk(table.entries(), &key, |e| {
+    let verdict = walk(table.entries().iter().copied(), &key, |e| {
         queues.push(e.queue);
         true
     });
@@ -210,8 +210,14 @@ fn queues_that_are_no_more_count_as_absent() {
     let rule = udp(HOST, 1, 5000);
     let t = table(&[(1, rule), (2, rule)]);
     let key = Key::of_frame(&frame(HOST, 1, 5000, 0)).expect("a key");
-    assert_eq!(walk(t.entries(), &key, |_| false), Verdict::Kernel);
-    assert_eq!(walk(t.entries(), &key, |e| e.queue == 2), Verdict::Taken);
+    assert_eq!(
+        walk(t.entries().iter().copied(), &key, |_| false),
+        Verdict::Kernel
+    );
+    assert_eq!(
+        walk(t.entries().iter().copied(), &key, |e| e.queue == 2),
+        Verdict::Taken
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::outlet::Outlet;
 use super::syscall::Fd;
 use super::{Checksums, Incidents, Interface, Meta, Rule, RuleId, SendError, Wire, WireQueue};
 use layout::CLASSES;
-use port::{Port, adopt, borrow};
+use port::Port;
 use ring::{Record, Ring};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -62,10 +62,10 @@ impl PacketWire {
 impl Wire for PacketWire {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn WireQueue>, Errno> {
         let (slot, fd, ring) = self.port.open_queue(depth, self.largest)?;
-        let events = adopt(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
+        let events = Fd::own(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
         epoll::add(
-            borrow(&events),
-            borrow(&fd),
+            &events,
+            &fd,
             epoll::EventData::new_u64(0),
             epoll::EventFlags::ONESHOT,
         )?;
@@ -216,8 +216,8 @@ impl WireQueue for PacketQueue {
         // Before the kernel looks at the ring: the program either sees this or is seen.
         self.port.slot(self.slot).armed.swap(1, Ordering::SeqCst);
         let _ = epoll::modify(
-            borrow(&self.events),
-            borrow(&self.fd),
+            &self.events,
+            &self.fd,
             epoll::EventData::new_u64(0),
             epoll::EventFlags::IN | epoll::EventFlags::ONESHOT,
         );
@@ -235,7 +235,7 @@ impl WireQueue for PacketQueue {
         };
         // One-shot: having been reported, it stays silent until armed again.
         let _ = epoll::wait(
-            borrow(&self.events),
+            &self.events,
             rustix::buffer::spare_capacity(&mut room),
             Some(&now),
         );

@@ -10,7 +10,6 @@ use crate::wire::syscall::{Fd, Mapping, call};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// Name of the program; the number counts layouts of the shared value.
@@ -25,27 +24,16 @@ struct Lock(Fd);
 impl Lock {
     fn take() -> Result<Self, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let namespace = adopt(open("/proc/thread-self/ns/net", flags, Mode::empty())?)?;
-        flock(borrow(&namespace), FlockOperation::LockExclusive)?;
+        let namespace = Fd::own(open("/proc/thread-self/ns/net", flags, Mode::empty())?)?;
+        flock(&namespace, FlockOperation::LockExclusive)?;
         Ok(Self(namespace))
     }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        let _ = flock(borrow(&self.0), FlockOperation::Unlock);
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
-}
-
-/// Moves a descriptor of rustix's into ours.
-pub(super) fn adopt(fd: OwnedFd) -> Result<Fd, Errno> {
-    Fd::adopt(fd.into_raw_fd())
-}
-
-/// Lends a descriptor of ours to rustix.
-pub(super) fn borrow(fd: &Fd) -> std::os::fd::BorrowedFd<'_> {
-    // SAFETY: open for the lifetime of the borrow.
-    unsafe { std::os::fd::BorrowedFd::borrow_raw(fd.raw()) }
 }
 
 /// One interface as this process sees it.
@@ -97,8 +85,8 @@ impl Port {
             )?,
             queues,
             alive,
-            token: adopt(token)?,
-            _peer: adopt(peer)?,
+            token: Fd::own(token)?,
+            _peer: Fd::own(peer)?,
             _program: program,
             _link: link,
         })

@@ -47,9 +47,14 @@ pub(super) struct Ring {
 impl Ring {
     /// Maps the ring of a descriptor.
     pub(super) fn map(fd: RawFd, size: usize) -> Result<Self, Errno> {
+        let consumer = Mapping::new(fd, 0, PAGE, true)?;
+        let producer = Mapping::new(fd, PAGE, PAGE + 2 * size, false)?;
+        // These pages are the map's own; where the kernel has them it can show them at once.
+        let _ = consumer.populate(PAGE, true);
+        let _ = producer.populate(PAGE + 2 * size, false);
         Ok(Self {
-            consumer: Mapping::new(fd, 0, PAGE, true)?,
-            producer: Mapping::new(fd, PAGE, PAGE + 2 * size, false)?,
+            consumer,
+            producer,
             mask: size - 1,
         })
     }
