@@ -77,7 +77,10 @@ impl Channel {
         }
         if handle::retire(channel) {
             give(&channel.context.counts.channels);
-            channel.events.close();
+            // SAFETY: within `abi`, which lives as long as `channel`; the application may
+            // have moved the descriptor.
+            let fd = unsafe { (*channel.abi.get()).fd };
+            channel.events.close(fd);
         }
         Ok(())
     }

@@ -97,7 +97,8 @@ pub(crate) fn give(count: &AtomicU32) {
     count.fetch_sub(1, Ordering::Relaxed);
 }
 
-// SAFETY: `abi` is written before the context is published and only read afterwards.
+// SAFETY: `abi` is written before the context is published and only read afterwards, but for
+// the descriptor, which the application may move before it shares the context.
 unsafe impl Sync for Context {}
 
 // SAFETY: repr(C) with `abi` first, whose last field is the `ibv_context`.
@@ -215,7 +216,10 @@ impl Context {
         }
         handle::retire(self);
         self.memory.release();
-        self.events.close();
+        // SAFETY: `abi` lives as long as `self`; the application may have moved the
+        // descriptor.
+        let fd = unsafe { (*self.abi.get()).context.async_fd };
+        self.events.close(fd);
         *self.wire.lock() = None;
         self.device.release();
     }

@@ -1,14 +1,19 @@
 //! Queues of events behind a descriptor: completion channels, and the asynchronous events of a
-//! context. The descriptor belongs to the application, which may poll it or make it
-//! non-blocking; it is a counter (eventfd(2)) of what is queued.
+//! context. The descriptor belongs to the application, which may poll it, make it non-blocking,
+//! or move it to another number: as with the real library the structure's field says which
+//! it is. It is a counter (eventfd(2)) of what is queued; the device's side of it is a
+//! descriptor of its own.
 
 use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+
+/// The device's descriptors have numbers from here on.
+const DEVICE_SIDE: RawFd = 700;
 
 /// Events of one kind, each readable once.
 pub(crate) struct EventQueue<T> {
@@ -25,15 +30,17 @@ impl<T> EventQueue<T> {
     /// Those of eventfd(2).
     pub(crate) fn new() -> Result<Self, Errno> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE;
-        let counter = rustix::event::eventfd(0, flags)?;
+        let fd = rustix::event::eventfd(0, flags)?;
+        let counter = rustix::io::fcntl_dupfd_cloexec(&fd, DEVICE_SIDE)
+            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&fd, 0))?;
         Ok(Self {
-            fd: counter.as_raw_fd(),
+            fd: fd.into_raw_fd(),
             counter: Mutex::new(Some(Arc::new(counter))),
             waiting: Mutex::new(VecDeque::new()),
         })
     }
 
-    /// The descriptor that is readable while events wait.
+    /// The descriptor that is readable while events wait, as it was made.
     pub(crate) fn fd(&self) -> RawFd {
         self.fd
     }
@@ -80,8 +87,12 @@ impl<T> EventQueue<T> {
         }
     }
 
-    /// Closes the descriptor, once nobody is reading from it.
-    pub(crate) fn close(&self) {
+    /// Closes the application's descriptor, whatever its number is by now.
+    pub(crate) fn close(&self, fd: RawFd) {
+        if fd >= 0 {
+            // SAFETY: the field of the structure owns it.
+            unsafe { rustix::io::close(fd) };
+        }
         *self.counter.lock() = None;
         self.waiting.lock().clear();
     }

@@ -1,7 +1,6 @@
 // One host of two that talk UDP through raw-packet queue pairs.
 //   host ask COUNT WAIT      sends numbered datagrams from 10.77.0.1:5000, checks the answers
 //   host answer COUNT WAIT   at 10.77.0.2:7, sends back what it gets
-//   host watch COUNT WAIT    prints the names of COUNT asynchronous events
 // WAIT is `spin` or `sleep` (completion events). The other one may be a kernel socket.
 #include "rig.h"
 #include <poll.h>
@@ -113,22 +112,6 @@ static void answer(struct rig *r, uint32_t count, int sleep)
 	}
 }
 
-static void watch(struct rig *r, uint32_t count)
-{
-	for (uint32_t n = 0; n < count; n++) {
-		struct pollfd p = {r->context->async_fd, POLLIN, 0};
-		CHECK(poll(&p, 1, 10000) == 1);
-		struct ibv_async_event event;
-		CHECK(ibv_get_async_event(r->context, &event) == 0);
-		struct ibv_port_attr port;
-		CHECK(ibv_query_port(r->context, 1, &port) == 0);
-		printf("%s, now %s\n", ibv_event_type_str(event.event_type),
-		       ibv_port_state_str(port.state));
-		fflush(stdout);
-		ibv_ack_async_event(&event);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	CHECK(argc == 4);
@@ -145,10 +128,7 @@ int main(int argc, char **argv)
 	CHECK(flow);
 	puts("ready");
 	fflush(stdout);
-	if (strcmp(argv[1], "watch") == 0)
-		watch(&r, (uint32_t)atoi(argv[2]));
-	else
-		(asks ? ask : answer)(&r, (uint32_t)atoi(argv[2]), sleep);
+	(asks ? ask : answer)(&r, (uint32_t)atoi(argv[2]), sleep);
 	CHECK(ibv_destroy_flow(flow) == 0 && ibv_destroy_qp(r.qp) == 0);
 	CHECK(ibv_destroy_cq(r.send_cq) == 0 && ibv_destroy_cq(r.recv_cq) == 0);
 	CHECK(ibv_destroy_comp_channel(r.channel) == 0);
