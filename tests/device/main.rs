@@ -1,0 +1,181 @@
+//! The devices behind the seam: one conformance suite that every backend passes, and what
+//! the verbs device does with a card's capabilities, faults and full queues.
+//!
+//! A case runs in a process of its own, in a network namespace of its own, which is gone with
+//! it; the verbs device finds the software library there by LD_LIBRARY_PATH.
+
+mod cases;
+mod conformance;
+mod link;
+mod verbs;
+
+use std::process::Command;
+use tests::{backend, require, topology};
+
+/// How a case's process is told which it is.
+const CASE: &str = "DEVICE_CASE";
+
+/// Runs a case; `env` beside LD_LIBRARY_PATH and what makes a broken rule fatal.
+fn run(case: &str, env: &[(&str, &str)]) {
+    if !require::netns() || !require::program("unshare") {
+        return;
+    }
+    let _turn = topology::Turn::take();
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "1", "60", "unshare", "--net"])
+        .arg(std::env::current_exe().expect("a test binary has a path"))
+        .args(["--exact", "case", "--ignored", "--nocapture"])
+        .env(CASE, case)
+        .env("SOFTVERBS_STRICT", "abort")
+        .env("SOFTVERBS_SWITCH", format!("vdev{}", std::process::id()))
+        .env("LD_LIBRARY_PATH", backend::softverbs())
+        .envs(env.iter().copied());
+    let output = command.output().expect("timeout(1) is there");
+    assert!(
+        output.status.success(),
+        "{case} {env:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The inside of [`run`].
+#[test]
+#[ignore = "the other tests run it, each in a process of its own"]
+fn case() {
+    let name = std::env::var(CASE).expect("run by the other tests only");
+    link::make();
+    cases::find(&name)();
+}
+
+/// The two wires of the software library.
+const WIRES: [&str; 2] = ["packet", "switch"];
+
+fn on_both_wires(case: &str) {
+    for wire in WIRES {
+        run(case, &[("SOFTVERBS_WIRE", wire)]);
+    }
+}
+
+#[test]
+fn memory_conforms() {
+    run("memory", &[]);
+}
+
+#[test]
+fn packet_conforms() {
+    run("packet", &[]);
+}
+
+#[test]
+fn verbs_conforms_on_the_packet_wire() {
+    run("verbs", &[("SOFTVERBS_WIRE", "packet")]);
+}
+
+#[test]
+fn verbs_conforms_on_the_switch_wire() {
+    run("verbs", &[("SOFTVERBS_WIRE", "switch")]);
+}
+
+/// By an ordinary completion queue, without help of the card.
+#[test]
+fn verbs_conforms_on_a_plain_card() {
+    let bare = [
+        ("SOFTVERBS_WIRE", "packet"),
+        ("SOFTVERBS_NO_CQ_EX", "1"),
+        ("SOFTVERBS_NO_IP_CSUM", "1"),
+        ("SOFTVERBS_NO_TIMESTAMP", "1"),
+        ("SOFTVERBS_MAX_INLINE", "0"),
+        ("SOFTVERBS_MAX_WR", "256"),
+        // How much fits inside a request is found out by asking for less and less.
+        ("SOFTVERBS_STRICT", "errno"),
+    ];
+    run("verbs", &bare);
+}
+
+#[test]
+fn each_refusal_has_its_reason() {
+    let refusals = [
+        ("SOFTVERBS_LINK_LAYER", "infiniband", "InfiniBand"),
+        ("SOFTVERBS_TRANSPORT", "iwarp", "Iwarp"),
+        ("SOFTVERBS_NO_RAW_PACKET", "1", "NoRawPacket"),
+        ("SOFTVERBS_NO_FLOW_STEERING", "1", "NoFlowSteering"),
+        ("SOFTVERBS_INTERFACES", "other", "NoRdmaDevice"),
+        ("SOFTVERBS_MAX_QP", "0", "NoQueuePairs"),
+        ("SOFTVERBS_MAX_FLOWS", "2", "NoFlowRules"),
+    ];
+    for (variable, value, reason) in refusals {
+        run(
+            "refusal",
+            &[
+                (variable, value),
+                ("SOFTVERBS_STRICT", "errno"),
+                ("DEVICE_REASON", reason),
+            ],
+        );
+    }
+    let soft_roce = [
+        ("SOFTVERBS_NO_RAW_PACKET", "1"),
+        ("SOFTVERBS_NO_FLOW_STEERING", "1"),
+        ("SOFTVERBS_STRICT", "errno"),
+        ("DEVICE_REASON", "RoceOnly"),
+    ];
+    run("refusal", &soft_roce);
+}
+
+/// Debian's own library: it loads, and finds no card.
+#[test]
+fn the_real_library_finds_no_device() {
+    run(
+        "refusal",
+        &[("LD_LIBRARY_PATH", ""), ("DEVICE_REASON", "NoRdmaDevice")],
+    );
+}
+
+#[test]
+fn queues_of_an_interface_share_the_device() {
+    on_both_wires("shares_the_device");
+}
+
+#[test]
+fn a_full_send_queue_says_so() {
+    on_both_wires("full_send_queue");
+}
+
+#[test]
+fn rules_go_with_their_last_flow() {
+    on_both_wires("rules_come_and_go");
+}
+
+#[test]
+fn a_change_that_fails_leaves_what_was() {
+    let few = [("SOFTVERBS_MAX_FLOWS", "4"), ("SOFTVERBS_STRICT", "errno")];
+    run("rolls_back", &few);
+}
+
+#[test]
+fn groups_by_mac_address_alone() {
+    on_both_wires("by_mac_alone");
+}
+
+#[test]
+fn time_stamps_are_the_cards_where_it_has_them() {
+    run(
+        "stamps",
+        &[("DEVICE_STAMPS", "card"), ("SOFTVERBS_WIRE", "switch")],
+    );
+    run(
+        "stamps",
+        &[
+            ("SOFTVERBS_NO_TIMESTAMP", "1"),
+            ("SOFTVERBS_WIRE", "switch"),
+        ],
+    );
+}
+
+#[test]
+fn descriptors_are_out_of_the_programs_way() {
+    run("descriptors", &[]);
+}
