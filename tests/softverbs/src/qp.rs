@@ -6,6 +6,7 @@
 mod receive;
 mod send;
 mod state;
+mod unchanged;
 
 use crate::abi::*;
 use crate::context::{Context, Subject, give, take};
@@ -47,6 +48,7 @@ pub(crate) struct QueuePair {
     /// One change of state at a time.
     control: Mutex<()>,
     send: Mutex<Sends>,
+    outstanding: unchanged::Outstanding,
     receive: Mutex<Receives>,
     /// Sends whose slots are free: all up to the last polled completion.
     sends_retired: AtomicU64,
@@ -184,6 +186,7 @@ impl QueuePair {
             state: AtomicU32::new(IBV_QPS_RESET),
             control: Mutex::new(()),
             send: Mutex::new(Sends::new(mtu)),
+            outstanding: unchanged::Outstanding::default(),
             receive: Mutex::new(Receives::new(&attr.cap)),
             sends_retired: AtomicU64::new(0),
             receives_retired: AtomicU64::new(0),
@@ -309,6 +312,7 @@ impl QueuePair {
         let retired = if completion.is_receive() {
             &self.receives_retired
         } else {
+            self.check_sent(completion.index);
             &self.sends_retired
         };
         retired.store(completion.index + 1, Ordering::Release);

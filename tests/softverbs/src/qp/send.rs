@@ -44,7 +44,7 @@ impl Sends {
 }
 
 /// One piece of a frame, in this process's memory.
-fn piece(address: usize, length: u32) -> &'static [u8] {
+pub(super) fn piece(address: usize, length: u32) -> &'static [u8] {
     if length == 0 {
         return &[];
     }
@@ -137,6 +137,9 @@ impl QueuePair {
         let status = if state == IBV_QPS_ERR {
             IBV_WC_WR_FLUSH_ERR
         } else {
+            if !inline {
+                self.note_sent(index, entries);
+            }
             self.transmit(send, entries, inline, checksums)
         };
         let signalled = self.signal_all || wr.send_flags & IBV_SEND_SIGNALED != 0;

@@ -106,6 +106,7 @@ impl QueuePair {
         self.send_cq.lock().clean(self);
         self.recv_cq.lock().clean(self);
         send.restart();
+        self.forget_sent();
         self.sends_retired.store(0, Ordering::Release);
         drop(send);
         let mut receive = self.receive.lock();

@@ -1,10 +1,17 @@
 // One host of two that talk UDP through raw-packet queue pairs.
 //   host ask COUNT WAIT      sends numbered datagrams from 10.77.0.1:5000, checks the answers
 //   host answer COUNT WAIT   at 10.77.0.2:7, sends back what it gets
-// WAIT is `spin` or `sleep` (completion events). The other one may be a kernel socket.
-#include "rig.h"
+//   host watch COUNT WAIT    prints the names of COUNT asynchronous events
+// WAIT is `spin`, `sleep` (completion events) or `alone` (spins, and makes no
+// system call after the first datagrams). The other one may be a kernel socket.
+#include "alone.h"
 #include <poll.h>
 #include <time.h>
+
+// When system calls end: a wire maps a peer's memory when it first meets it.
+#define WARM 10
+
+static int alone;
 
 static uint16_t big(const uint8_t *at)
 {
@@ -86,6 +93,8 @@ static void ask(struct rig *r, uint32_t count, int sleep)
 {
 	uint8_t *f = rig_slot(r, SLOTS - 1);
 	for (uint32_t n = 0; n < count; n++) {
+		if (alone && n == WARM)
+			forbid_system_calls();
 		unsigned length = 4 + n % 1400;
 		build(f, n, length);
 		send_frame(r, f, 42 + length);
@@ -101,6 +110,8 @@ static void ask(struct rig *r, uint32_t count, int sleep)
 static void answer(struct rig *r, uint32_t count, int sleep)
 {
 	for (uint32_t n = 0; n < count; n++) {
+		if (alone && n == WARM)
+			forbid_system_calls();
 		struct ibv_wc wc = wait_for_frame(r, sleep);
 		CHECK(wc.status == IBV_WC_SUCCESS && wc.wc_flags & IBV_WC_IP_CSUM_OK);
 		uint8_t *f = rig_slot(r, (int)wc.wr_id), swap[6];
@@ -112,11 +123,28 @@ static void answer(struct rig *r, uint32_t count, int sleep)
 	}
 }
 
+static void watch(struct rig *r, uint32_t count)
+{
+	for (uint32_t n = 0; n < count; n++) {
+		struct pollfd p = {r->context->async_fd, POLLIN, 0};
+		CHECK(poll(&p, 1, 10000) == 1);
+		struct ibv_async_event event;
+		CHECK(ibv_get_async_event(r->context, &event) == 0);
+		struct ibv_port_attr port;
+		CHECK(ibv_query_port(r->context, 1, &port) == 0);
+		printf("%s, now %s\n", ibv_event_type_str(event.event_type),
+		       ibv_port_state_str(port.state));
+		fflush(stdout);
+		ibv_ack_async_event(&event);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 4);
 	int asks = strcmp(argv[1], "ask") == 0;
 	int sleep = strcmp(argv[3], "sleep") == 0;
+	alone = strcmp(argv[3], "alone") == 0;
 	struct rig r = rig_cold(64, 1);
 	rig_ready(r.qp);
 	for (int i = 0; i < 8; i++)
@@ -128,7 +156,12 @@ int main(int argc, char **argv)
 	CHECK(flow);
 	puts("ready");
 	fflush(stdout);
-	(asks ? ask : answer)(&r, (uint32_t)atoi(argv[2]), sleep);
+	if (strcmp(argv[1], "watch") == 0)
+		watch(&r, (uint32_t)atoi(argv[2]));
+	else
+		(asks ? ask : answer)(&r, (uint32_t)atoi(argv[2]), sleep);
+	if (alone)
+		syscall(SYS_exit_group, 0);
 	CHECK(ibv_destroy_flow(flow) == 0 && ibv_destroy_qp(r.qp) == 0);
 	CHECK(ibv_destroy_cq(r.send_cq) == 0 && ibv_destroy_cq(r.recv_cq) == 0);
 	CHECK(ibv_destroy_comp_channel(r.channel) == 0);

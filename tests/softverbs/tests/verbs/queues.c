@@ -1,5 +1,6 @@
 // Posting and polling: what a card refuses at once, and what it reports in a completion.
 #include "cases.h"
+#include "alone.h"
 
 static void ping(void)
 {
@@ -392,7 +393,59 @@ static void checksums(void)
 	CHECK(!(rig_poll(r.recv_cq).wc_flags & IBV_WC_IP_CSUM_OK));
 }
 
-CASES(CASE(ping), CASE(scatter_gather), CASE(states), CASE(send_in_init),
+// The memory of a send may be written to again after a completion that covers it.
+static void memory_used_again(void)
+{
+	struct rig r = rig_open();
+	CHECK(rig_send_flags(&r, 7, 30, 0) == 0);
+	CHECK(rig_send_flags(&r, 7, 30, IBV_SEND_SIGNALED) == 0); // the same bytes
+	rig_poll(r.send_cq);
+	CHECK(rig_send_flags(&r, 8, 30, IBV_SEND_INLINE) == 0);
+	CHECK(rig_send_flags(&r, 9, 30, IBV_SEND_SIGNALED) == 0);
+	rig_poll(r.send_cq);
+}
+
+static void memory_used_too_early(void)
+{
+	struct rig r = rig_open();
+	CHECK(rig_send_flags(&r, 7, 30, 0) == 0);
+	rig_slot(&r, SLOTS - 1)[50]++;
+	struct ibv_sge sge = {(uintptr_t)r.memory, 60, r.mr->lkey};
+	struct ibv_send_wr wr = {.sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_SEND,
+				 .send_flags = IBV_SEND_SIGNALED},
+			   *bad;
+	CHECK(ibv_post_send(r.qp, &wr, &bad) == 0);
+	rig_poll(r.send_cq);
+}
+
+static void region_gone_too_early(void)
+{
+	struct rig r = rig_open();
+	CHECK(rig_send(&r, 7, 30) == 0);
+	CHECK(ibv_dereg_mr(r.mr) == 0);
+	rig_poll(r.send_cq);
+}
+
+// Nothing on the way asks the kernel for anything.
+static void no_system_call(void)
+{
+	struct rig r = rig_open();
+	CHECK(rig_steer(r.qp, 7));
+	for (int i = 0; i < 2000; i++) {
+		if (i == 1000)
+			forbid_system_calls();
+		CHECK(rig_post(&r, r.qp, 1, r.mr->lkey) == 0);
+		CHECK(rig_send_flags(&r, 7, 30, IBV_SEND_SIGNALED | IBV_SEND_IP_CSUM) == 0);
+		rig_poll(r.send_cq);
+		rig_poll(r.recv_cq);
+	}
+	syscall(SYS_exit_group, 0);
+}
+
+CASES(CASE(memory_used_again), CASE(memory_used_too_early), CASE(region_gone_too_early),
+      CASE(no_system_call), CASE(ping), CASE(scatter_gather), CASE(states), CASE(send_in_init),
       CASE(receive_in_reset), CASE(send_wrong_key), CASE(send_out_of_range),
       CASE(send_other_domain), CASE(receive_wrong_key), CASE(receive_read_only),
       CASE(receive_too_short), CASE(send_queue_full), CASE(receive_queue_full),

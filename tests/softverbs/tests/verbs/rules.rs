@@ -57,6 +57,16 @@ fn posting_and_polling() {
     check(
         "queues",
         &[
+            ("memory_used_again", None),
+            (
+                "memory_used_too_early",
+                Some("memory of a send was written to before its completion"),
+            ),
+            (
+                "region_gone_too_early",
+                Some("memory of a send was deregistered before its completion"),
+            ),
+            ("no_system_call", None),
             ("ping", None),
             ("scatter_gather", None),
             ("states", Some("modify_qp: no change of state 0 to 2")),
