@@ -1,7 +1,7 @@
 //! Every call of the control plane goes through here: a fault that a test asked for, the work,
 //! and the line in the trace.
 
-use crate::trace;
+use crate::{fault, trace};
 use core::ffi::c_int;
 use rustix::io::Errno;
 use std::fmt::{Arguments, Write};
@@ -24,7 +24,10 @@ pub(crate) fn control<T>(
     body: impl FnOnce(&mut Line) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     let mut line = Line(trace::on().then(|| name.to_owned()));
-    let result = body(&mut line);
+    let result = match fault::call(name) {
+        Some(errno) => Err(errno),
+        None => body(&mut line),
+    };
     if let Some(text) = line.0 {
         match &result {
             Ok(_) => trace::line(format_args!("{text} = ok")),

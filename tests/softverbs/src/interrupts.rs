@@ -58,7 +58,7 @@ pub(crate) fn start() -> Result<(), Errno> {
 }
 
 /// Runs `body` with all signals blocked: the thread it starts is to take none of the program's.
-fn without_signals<T>(body: impl FnOnce() -> T) -> T {
+pub(crate) fn without_signals<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: a set of bits, for which zero is a value.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { core::mem::zeroed() };
     // SAFETY: the pointer is valid for the call.

@@ -20,6 +20,8 @@
 //! | `SOFTVERBS_INTERFACES` | interfaces of this network namespace that have a device; default every veth |
 //! | `SOFTVERBS_STRICT` | `abort` or `errno` (default): what follows a violated precondition |
 //! | `SOFTVERBS_TRACE` | file that gets one line a call |
+//! | `SOFTVERBS_FAULTS` | faults on demand: see `src/fault/mod.rs` |
+//! | `SOFTVERBS_CONTROL` | file that is watched for more of them |
 
 #![warn(missing_docs)]
 
@@ -34,6 +36,7 @@ mod cq;
 mod device;
 mod directory;
 mod events;
+mod fault;
 pub mod flow;
 mod handle;
 mod interfaces;

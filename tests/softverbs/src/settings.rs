@@ -29,6 +29,10 @@ pub struct Settings {
     pub abort: bool,
     /// `SOFTVERBS_TRACE`.
     pub trace: Option<OsString>,
+    /// `SOFTVERBS_FAULTS`.
+    pub faults: Option<String>,
+    /// `SOFTVERBS_CONTROL`.
+    pub control: Option<OsString>,
     /// `SOFTVERBS_TRACE_DATA=1`: posts and polls get their line too.
     pub trace_data: bool,
     /// `SOFTVERBS_LINK_LAYER=infiniband`.
@@ -109,6 +113,8 @@ fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Settings {
         }),
         abort: choice("SOFTVERBS_STRICT", "errno", "abort"),
         trace: variable("SOFTVERBS_TRACE").filter(|v| !v.is_empty()),
+        faults: text("SOFTVERBS_FAULTS").filter(|v| !v.is_empty()),
+        control: variable("SOFTVERBS_CONTROL").filter(|v| !v.is_empty()),
         trace_data: flag("SOFTVERBS_TRACE_DATA"),
         infiniband: choice("SOFTVERBS_LINK_LAYER", "ethernet", "infiniband"),
         iwarp: choice("SOFTVERBS_TRANSPORT", "ib", "iwarp"),

@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::call::number;
 use crate::cq::{CompletionQueue, work_completion};
 use crate::qp::QueuePair;
-use crate::{strict, trace};
+use crate::{fault, strict, trace};
 use core::ffi::c_int;
 use rustix::io::Errno;
 
@@ -14,8 +14,11 @@ pub(super) unsafe extern "C" fn post_send(
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     let mut at = wr;
-    // SAFETY: a queue pair of this library and the caller's own list.
-    let result = unsafe { QueuePair::post_send(qp, wr, &mut at) };
+    let result = match fault::call("post_send") {
+        Some(errno) => Err(errno),
+        // SAFETY: a queue pair of this library and the caller's own list.
+        None => unsafe { QueuePair::post_send(qp, wr, &mut at) },
+    };
     if result.is_err() {
         // SAFETY: the caller's own.
         unsafe { super::put(bad, at) };
@@ -29,8 +32,11 @@ pub(super) unsafe extern "C" fn post_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let mut at = wr;
-    // SAFETY: a queue pair of this library and the caller's own list.
-    let result = unsafe { QueuePair::post_recv(qp, wr, &mut at) };
+    let result = match fault::call("post_recv") {
+        Some(errno) => Err(errno),
+        // SAFETY: a queue pair of this library and the caller's own list.
+        None => unsafe { QueuePair::post_recv(qp, wr, &mut at) },
+    };
     if result.is_err() {
         // SAFETY: the caller's own.
         unsafe { super::put(bad, at) };
@@ -39,6 +45,9 @@ pub(super) unsafe extern "C" fn post_recv(
 }
 
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, to: *mut ibv_wc) -> c_int {
+    if let Some(errno) = fault::call("poll_cq") {
+        return -errno.raw_os_error();
+    }
     // SAFETY: a completion queue of this library.
     let cq = match unsafe { CompletionQueue::data(cq) } {
         Ok(cq) => cq,
@@ -62,7 +71,10 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, to: *mut 
 pub(super) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited: c_int) -> c_int {
     // SAFETY: a completion queue of this library.
     let result = unsafe { CompletionQueue::data(cq) };
-    let result = result.and_then(|cq| cq.request_notification(solicited != 0));
+    let result = result.and_then(|cq| match fault::call("req_notify_cq") {
+        Some(errno) => Err(errno),
+        None => cq.request_notification(solicited != 0),
+    });
     if trace::data() {
         trace::line(format_args!("req_notify_cq"));
     }

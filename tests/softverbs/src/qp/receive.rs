@@ -186,7 +186,7 @@ impl QueuePair {
         frame: &[u8],
         meta: &Meta,
     ) -> Completion {
-        let mut status = IBV_WC_SUCCESS;
+        let mut status = meta.status;
         let mut rest = frame;
         for entry in receive.scatter(at) {
             let length = rest.len().min(entry.length as usize);

@@ -224,6 +224,7 @@ impl QueuePair {
         match self.wire.send(frame) {
             Ok(()) | Err(SendError::Full | SendError::LinkDown) => IBV_WC_SUCCESS,
             Err(SendError::Broken(_)) => IBV_WC_FATAL_ERR,
+            Err(SendError::Failed(status)) => status,
         }
     }
 

@@ -64,6 +64,7 @@ impl Shared {
             timestamp_ns: clock::realtime(),
             checksums: Checksums::Unknown,
             tag,
+            status: 0,
         };
         frames.arrived.push_back((buffer, meta));
         self.waiting.store(frames.arrived.len(), Ordering::Release);

@@ -125,6 +125,8 @@ pub struct Meta {
     pub checksums: Checksums,
     /// Tag of the rule that matched.
     pub tag: u32,
+    /// Status that the receive is to complete with (`enum ibv_wc_status`); not 0 only on demand.
+    pub status: u32,
 }
 
 /// Why a frame was not sent.
@@ -136,6 +138,8 @@ pub enum SendError {
     LinkDown,
     /// The device is gone or broken: completion in error.
     Broken(Errno),
+    /// Completion with this status (`enum ibv_wc_status`), on demand.
+    Failed(u32),
 }
 
 /// What a wire (or a fault injected into it) reports; becomes an asynchronous event.
@@ -229,11 +233,14 @@ pub trait WireQueue: Send + Sync {
 /// # Errors
 /// `EINVAL`: no such wire. Otherwise the kernel's: `EPERM` without the needed privileges.
 pub fn open(interface: &Interface, incidents: Arc<dyn Incidents>) -> Result<Arc<dyn Wire>, Errno> {
-    match crate::settings().wire {
-        crate::WireChoice::Packet => open_packet(interface, incidents),
-        crate::WireChoice::Switch => open_switch(&crate::settings().switch, interface, incidents),
-        crate::WireChoice::Loopback => Ok(Arc::new(loopback::Loopback::open(interface, incidents))),
-    }
+    let settings = crate::settings();
+    let told = Arc::clone(&incidents);
+    let wire = match settings.wire {
+        crate::WireChoice::Packet => open_packet(interface, told)?,
+        crate::WireChoice::Switch => open_switch(&settings.switch, interface, told)?,
+        crate::WireChoice::Loopback => Arc::new(loopback::Loopback::open(interface, told)),
+    };
+    Ok(crate::fault::between(interface, incidents, wire))
 }
 
 /// The wire over the interface of the calling thread's network namespace.

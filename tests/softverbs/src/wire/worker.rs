@@ -61,10 +61,12 @@ impl Worker {
         };
         let stop = Arc::new(Fd::adopt(stop as RawFd)?);
         let theirs = Stop(Arc::clone(&stop));
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || work(&theirs))
-            .map_err(|_| Errno::AGAIN)?;
+        let thread = crate::interrupts::without_signals(|| {
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || work(&theirs))
+                .map_err(|_| Errno::AGAIN)
+        })?;
         Ok(Self {
             stop,
             thread: Some(thread),

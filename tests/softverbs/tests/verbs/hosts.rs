@@ -133,9 +133,12 @@ fn a_kernel_socket_asks_a_queue_pair() {
 fn queue_pairs_on_both_ends() {
     for wait in ["spin", "sleep"] {
         let link = Link::new();
-        let mut answers = Host::start(&link.b, "answer", wait, &PACKET);
-        Host::start(&link.a, "ask", wait, &PACKET).good();
-        answers.good();
+        let switch = [("SOFTVERBS_WIRE", "switch"), ("SOFTVERBS_SWITCH", &*link.a)];
+        for wire in [&PACKET[..], &switch] {
+            let mut answers = Host::start(&link.b, "answer", wait, wire);
+            Host::start(&link.a, "ask", wait, wire).good();
+            answers.good();
+        }
     }
 }
 

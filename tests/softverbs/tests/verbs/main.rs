@@ -3,6 +3,7 @@
 
 mod build;
 mod capabilities;
+mod faults;
 mod hosts;
 mod layout;
 mod rules;

@@ -152,6 +152,7 @@ impl PacketQueue {
             timestamp_ns: header.time.saturating_sub(cursor.tai_offset),
             checksums: Checksums::Good,
             tag: header.tag,
+            status: 0,
         };
         let tag = (header.vlan >> 16 != 0).then_some(header.vlan as u16);
         if header.segment != 0 && tag.is_none() {

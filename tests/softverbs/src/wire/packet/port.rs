@@ -10,6 +10,7 @@ use crate::wire::syscall::{Fd, Mapping, call};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, getpid};
 use std::sync::atomic::Ordering;
 
 /// Name of the program; the number counts layouts of the shared value.
@@ -46,6 +47,8 @@ pub(super) struct Port {
     _peer: Fd,
     _program: Fd,
     _link: Fd,
+    /// A forked child takes nothing away.
+    process: Pid,
 }
 
 impl Port {
@@ -89,6 +92,7 @@ impl Port {
             _peer: Fd::own(peer)?,
             _program: program,
             _link: link,
+            process: getpid(),
         })
     }
 
@@ -174,6 +178,9 @@ impl Port {
 
     /// Takes a queue and its rules away.
     pub(super) fn close_queue(&self, slot: u32) {
+        if getpid() != self.process {
+            return;
+        }
         let Ok(_lock) = Lock::take() else { return };
         let mut table = self.table();
         table.retain(|entry| entry.queue != slot);

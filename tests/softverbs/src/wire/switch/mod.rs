@@ -212,6 +212,7 @@ impl SwitchQueue {
                         },
                         checksums: Checksums::Unknown,
                         tag,
+                        status: 0,
                     };
                     if take(frame, &meta) {
                         window.release(next);
