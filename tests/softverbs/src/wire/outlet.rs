@@ -7,16 +7,50 @@ use super::SendError;
 use super::syscall::{Fd, call};
 use rustix::io::Errno;
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 
 const PACKET_QDISC_BYPASS: usize = 20;
 
-/// The sending end of one interface.
+/// The sending end of one interface. It takes privileges, so it is opened when it is needed,
+/// which is with the first queue: a card too refuses the queue pair, not the device.
+#[derive(Debug)]
+pub(super) struct LazyOutlet {
+    interface: u32,
+    outlet: OnceLock<Outlet>,
+}
+
+impl LazyOutlet {
+    /// Of an interface.
+    pub(super) fn new(interface: u32) -> Self {
+        Self {
+            interface,
+            outlet: OnceLock::new(),
+        }
+    }
+
+    /// Opens it, if it is not open.
+    pub(super) fn open(&self) -> Result<&Outlet, Errno> {
+        match self.outlet.get() {
+            Some(outlet) => Ok(outlet),
+            None => {
+                let outlet = Outlet::open(self.interface)?;
+                Ok(self.outlet.get_or_init(|| outlet))
+            }
+        }
+    }
+
+    /// Sends one frame.
+    pub(super) fn send(&self, frame: &[u8]) -> Result<(), SendError> {
+        self.open().map_err(SendError::Broken)?.send(frame)
+    }
+}
+
+/// An open one.
 #[derive(Debug)]
 pub(super) struct Outlet(Fd);
 
 impl Outlet {
-    /// Opens one.
-    pub(super) fn open(interface: u32) -> Result<Self, Errno> {
+    fn open(interface: u32) -> Result<Self, Errno> {
         // SAFETY: integers only.
         let fd = unsafe {
             call(
@@ -73,8 +107,7 @@ impl Outlet {
         Ok(Self(fd))
     }
 
-    /// Sends one frame.
-    pub(super) fn send(&self, frame: &[u8]) -> Result<(), SendError> {
+    fn send(&self, frame: &[u8]) -> Result<(), SendError> {
         // SAFETY: the frame is live for the call; no address is given.
         let sent = unsafe {
             call(

@@ -19,10 +19,11 @@ mod program;
 mod ring;
 
 use super::link::Watch;
-use super::outlet::Outlet;
+use super::outlet::LazyOutlet;
 use super::syscall::Fd;
 use super::{Checksums, Incidents, Interface, Meta, Rule, RuleId, SendError, Wire, WireQueue};
 use layout::CLASSES;
+use parking_lot::Mutex;
 use port::Port;
 use ring::{Record, Ring};
 use rustix::event::epoll;
@@ -38,8 +39,10 @@ const LINK_HEADER: usize = 18;
 
 /// One process's end of one interface.
 pub(super) struct PacketWire {
-    port: Arc<Port>,
-    outlet: Outlet,
+    index: u32,
+    /// What takes privileges: made with the first queue, as with a card.
+    port: Mutex<Option<Arc<Port>>>,
+    outlet: LazyOutlet,
     watch: Watch,
     largest: usize,
 }
@@ -51,17 +54,30 @@ impl PacketWire {
         incidents: Arc<dyn Incidents>,
     ) -> Result<Self, Errno> {
         Ok(Self {
-            port: Arc::new(Port::open(interface.index)?),
-            outlet: Outlet::open(interface.index)?,
+            index: interface.index,
+            port: Mutex::default(),
+            outlet: LazyOutlet::new(interface.index),
             watch: Watch::start(interface.index, incidents)?,
             largest: interface.mtu as usize + LINK_HEADER,
         })
+    }
+
+    fn port(&self) -> Result<Arc<Port>, Errno> {
+        let mut port = self.port.lock();
+        if let Some(port) = port.as_ref() {
+            return Ok(Arc::clone(port));
+        }
+        self.outlet.open()?;
+        let opened = Arc::new(Port::open(self.index)?);
+        *port = Some(Arc::clone(&opened));
+        Ok(opened)
     }
 }
 
 impl Wire for PacketWire {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn WireQueue>, Errno> {
-        let (slot, fd, ring) = self.port.open_queue(depth, self.largest)?;
+        let port = self.port()?;
+        let (slot, fd, ring) = port.open_queue(depth, self.largest)?;
         let events = Fd::own(epoll::create(epoll::CreateFlags::CLOEXEC)?)?;
         epoll::add(
             &events,
@@ -70,7 +86,7 @@ impl Wire for PacketWire {
             epoll::EventFlags::ONESHOT,
         )?;
         Ok(Box::new(PacketQueue {
-            port: Arc::clone(&self.port),
+            port,
             slot,
             ring,
             fd,
@@ -86,11 +102,13 @@ impl Wire for PacketWire {
 
     fn attach(&self, queue: &dyn WireQueue, rule: &Rule) -> Result<RuleId, Errno> {
         let slot = u32::try_from(queue.id()).map_err(|_| Errno::INVAL)?;
-        self.port.attach(slot, rule).map(RuleId)
+        self.port()?.attach(slot, rule).map(RuleId)
     }
 
     fn detach(&self, id: RuleId) {
-        self.port.detach(id.0);
+        if let Some(port) = self.port.lock().as_ref() {
+            port.detach(id.0);
+        }
     }
 
     fn send(&self, frame: &[u8]) -> Result<(), SendError> {

@@ -16,6 +16,10 @@ const HEAD: usize = 8;
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 
+/// Largest ring: some thousand frames of the largest usual size, and more than any kernel
+/// socket keeps. Its pages count for the process, twice, as they are mapped twice.
+const LARGEST: usize = 8 << 20;
+
 /// Bytes of a ring for `depth` frames of at most `frame` bytes each; a power of two.
 pub(super) fn size_for(depth: usize, frame: usize) -> usize {
     let class = CLASSES
@@ -24,7 +28,7 @@ pub(super) fn size_for(depth: usize, frame: usize) -> usize {
         .unwrap_or(CLASSES[3]);
     // One super-frame must fit in any case.
     (depth * (HEAD + FRAME + class))
-        .max(2 * CLASSES[3])
+        .clamp(2 * CLASSES[3], LARGEST)
         .next_power_of_two()
 }
 

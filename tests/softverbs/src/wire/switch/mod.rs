@@ -21,7 +21,7 @@ mod table;
 mod watch;
 
 use super::link::Watch;
-use super::outlet::Outlet;
+use super::outlet::LazyOutlet;
 use super::syscall::Fd;
 use super::worker::Worker;
 use super::{Checksums, Incidents, Interface, Meta, Rule, RuleId, SendError, Wire, WireQueue};
@@ -48,7 +48,7 @@ pub(super) struct SwitchWire {
     // Ends before the membership does.
     _reaper: Worker,
     member: Arc<Membership>,
-    outlet: Outlet,
+    outlet: LazyOutlet,
     watch: Watch,
     largest: usize,
 }
@@ -64,7 +64,7 @@ impl SwitchWire {
         Ok(Self {
             _reaper: watch::start(Arc::clone(&member))?,
             member,
-            outlet: Outlet::open(interface.index)?,
+            outlet: LazyOutlet::new(interface.index),
             watch: Watch::start(interface.index, incidents)?,
             largest: interface.mtu as usize + LINK_HEADER,
         })
@@ -106,6 +106,7 @@ impl SwitchWire {
 
 impl Wire for SwitchWire {
     fn open_queue(&self, depth: usize) -> Result<Box<dyn WireQueue>, Errno> {
+        self.outlet.open()?;
         let queue = self.member.open_queue(depth, self.largest)?;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let pipe = open(self.member.paths().pipe(queue.number), flags, Mode::empty())

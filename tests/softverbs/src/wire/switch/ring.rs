@@ -44,9 +44,16 @@ const fn claims_len(capacity: u64) -> usize {
     (capacity as usize * 8).next_multiple_of(4096)
 }
 
-/// A ring of this many cells holds `depth` frames of `frame` bytes.
-pub(super) const fn capacity_for(depth: usize, frame: usize) -> u64 {
-    ((depth as u64 + 1) * cells(frame)).next_power_of_two()
+/// Cells of the largest ring: some thousand frames of the largest usual size.
+const LARGEST: u64 = 1 << 17;
+
+/// A ring of this many cells holds `depth` frames of `frame` bytes, or some thousand.
+pub(super) fn capacity_for(depth: usize, frame: usize) -> u64 {
+    // One frame must fit besides a filler in any case.
+    let least = 4 * cells(frame).next_power_of_two();
+    ((depth as u64 + 1) * cells(frame))
+        .next_power_of_two()
+        .clamp(least, LARGEST.max(least))
 }
 
 /// Bytes of a window that a ring needs.
