@@ -469,6 +469,9 @@ pub(crate) fn acknowledged(call: &str, counts: &[&AtomicU32]) -> Result<(), Errn
 impl State {
     /// Lets the queue pairs take the frames that wait for them, and flushes those in error.
     pub(crate) fn fill(&mut self, cq: &'static CompletionQueue) {
+        if cq.context.gone.load(Ordering::Relaxed) {
+            return;
+        }
         // Out of the state for the time, which the completions go into.
         let receivers = std::mem::take(&mut self.receivers);
         for receiver in &receivers {

@@ -5,6 +5,7 @@
 //! namespace, so that processes share it. A file is replaced as a whole and only when its text
 //! changes; none is ever removed, since another process may be reading it.
 
+use crate::descriptor::Descriptor;
 use crate::settings::Settings;
 use crate::wire::Interface;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
@@ -100,7 +101,8 @@ fn directories(path: &Path) -> Result<(), Errno> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Errno> {
-    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let fd = Descriptor::from(rustix::fs::open(path, flags, Mode::empty())?);
     let mut text = [0u8; 128];
     let size = rustix::io::read(&fd, &mut text)?;
     Ok(text[..size].to_vec())
@@ -116,7 +118,7 @@ fn write(path: &Path, text: &str) -> Result<(), Errno> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{id}"));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?;
+    let fd = Descriptor::from(rustix::fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?);
     rustix::io::write(&fd, text.as_bytes())?;
     drop(fd);
     rustix::fs::rename(&new, path)

@@ -4,22 +4,20 @@
 //! it is. It is a counter (eventfd(2)) of what is queued; the device's side of it is a
 //! descriptor of its own.
 
+use crate::descriptor::Descriptor;
 use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd as _, RawFd};
 use std::sync::Arc;
-
-/// The device's descriptors have numbers from here on.
-const DEVICE_SIDE: RawFd = 700;
 
 /// Events of one kind, each readable once.
 pub(crate) struct EventQueue<T> {
     fd: RawFd,
     /// None once closed: the object around it is never freed.
-    counter: Mutex<Option<Arc<OwnedFd>>>,
+    counter: Mutex<Option<Arc<Descriptor>>>,
     waiting: Mutex<VecDeque<T>>,
 }
 
@@ -31,8 +29,7 @@ impl<T> EventQueue<T> {
     pub(crate) fn new() -> Result<Self, Errno> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE;
         let fd = rustix::event::eventfd(0, flags)?;
-        let counter = rustix::io::fcntl_dupfd_cloexec(&fd, DEVICE_SIDE)
-            .or_else(|_| rustix::io::fcntl_dupfd_cloexec(&fd, 0))?;
+        let counter = Descriptor::aside(rustix::io::dup(&fd)?);
         Ok(Self {
             fd: fd.into_raw_fd(),
             counter: Mutex::new(Some(Arc::new(counter))),
@@ -45,7 +42,7 @@ impl<T> EventQueue<T> {
         self.fd
     }
 
-    fn counter(&self) -> Result<Arc<OwnedFd>, Errno> {
+    fn counter(&self) -> Result<Arc<Descriptor>, Errno> {
         self.counter.lock().clone().ok_or(Errno::BADF)
     }
 

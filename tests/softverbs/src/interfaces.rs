@@ -1,6 +1,7 @@
 //! The interfaces of this network namespace, by an rtnetlink dump (rtnetlink(7)): sysfs may
 //! belong to another namespace than the process is in.
 
+use crate::descriptor::Descriptor;
 use crate::wire::Interface;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -32,13 +33,13 @@ pub(crate) struct Link {
 
 /// All interfaces, in the order of their indices.
 pub(crate) fn links() -> Result<Vec<Link>, Errno> {
-    let socket = rustix::net::socket_with(
+    let socket = Descriptor::from(rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
         SocketFlags::CLOEXEC,
         // NETLINK_ROUTE is zero.
         None,
-    )?;
+    )?);
     // struct nlmsghdr, then struct ifinfomsg of zeros: every link.
     let mut request = [0u8; 32];
     request[..4].copy_from_slice(&32u32.to_ne_bytes());

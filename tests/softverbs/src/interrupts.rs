@@ -5,12 +5,13 @@
 //! The set of watched queues is a leaf lock: nothing else is locked while it is held.
 
 use crate::cq::CompletionQueue;
+use crate::descriptor::Descriptor;
 use crate::wire::WireQueue;
 use parking_lot::Mutex;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use std::collections::HashMap;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -22,7 +23,7 @@ struct Watch {
 struct Watcher {
     /// The process whose thread it is.
     process: u32,
-    epoll: Arc<OwnedFd>,
+    epoll: Arc<Descriptor>,
     watches: Arc<Mutex<HashMap<u64, Watch>>>,
     next: u64,
 }
@@ -39,7 +40,9 @@ pub(crate) fn start() -> Result<(), Errno> {
     if watcher.as_ref().is_some_and(|w| w.process == process) {
         return Ok(());
     }
-    let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+    let epoll = Arc::new(Descriptor::aside(epoll::create(
+        epoll::CreateFlags::CLOEXEC,
+    )?));
     let watches = Arc::new(Mutex::new(HashMap::new()));
     let (waited, seen) = (Arc::clone(&epoll), Arc::clone(&watches));
     without_signals(|| {
@@ -103,7 +106,7 @@ pub(crate) fn unwatch(name: u64) {
     let _ = epoll::delete(&*watcher.epoll, fd);
 }
 
-fn serve(epoll: &OwnedFd, watches: &Mutex<HashMap<u64, Watch>>) {
+fn serve(epoll: &Descriptor, watches: &Mutex<HashMap<u64, Watch>>) {
     let mut events = Vec::with_capacity(32);
     loop {
         events.clear();

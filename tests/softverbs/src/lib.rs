@@ -19,7 +19,12 @@
 //! | `SOFTVERBS_SWITCH` | name of the switch under `/dev/shm`; default `default` |
 //! | `SOFTVERBS_INTERFACES` | interfaces of this network namespace that have a device; default every veth |
 //! | `SOFTVERBS_STRICT` | `abort` or `errno` (default): what follows a violated precondition |
-//! | `SOFTVERBS_TRACE` | file that gets one line a call |
+//! | `SOFTVERBS_TRACE` | file that gets one line a call of the control plane |
+//! | `SOFTVERBS_TRACE_DATA=1` | one for each post and each poll that found something, too |
+//! | `SOFTVERBS_LINK_LAYER` | `ethernet` (default) or `infiniband` |
+//! | `SOFTVERBS_TRANSPORT` | `ib` (default) or `iwarp` |
+//! | `SOFTVERBS_NO_RAW_PACKET=1`, `…_NO_FLOW_STEERING`, `…_NO_IP_CSUM`, `…_NO_TIMESTAMP`, `…_NO_CQ_EX` | a card without it |
+//! | `SOFTVERBS_MAX_QP`, `…_CQ`, `…_CQE`, `…_MR`, `…_PD`, `…_FLOWS`, `…_WR`, `…_SGE`, `…_INLINE` | the card's limits |
 //! | `SOFTVERBS_FAULTS` | faults on demand: see `src/fault/mod.rs` |
 //! | `SOFTVERBS_CONTROL` | file that is watched for more of them |
 
@@ -33,6 +38,7 @@ mod checksum;
 mod clock;
 mod context;
 mod cq;
+mod descriptor;
 mod device;
 mod directory;
 mod events;

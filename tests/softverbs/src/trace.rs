@@ -1,20 +1,20 @@
 //! A line for every call, in the file that `SOFTVERBS_TRACE` names: each appended by one write,
 //! so that several processes may share the file.
 
+use crate::descriptor::Descriptor;
 use crate::{settings, strict};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fmt::Arguments;
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
-fn file() -> Option<&'static OwnedFd> {
-    static FILE: OnceLock<Option<OwnedFd>> = OnceLock::new();
+fn file() -> Option<&'static Descriptor> {
+    static FILE: OnceLock<Option<Descriptor>> = OnceLock::new();
     FILE.get_or_init(|| {
         let path = settings::get().trace.as_ref()?;
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
         match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
-            Ok(fd) => Some(fd),
+            Ok(fd) => Some(Descriptor::aside(fd)),
             Err(errno) => strict::give_up(format_args!("SOFTVERBS_TRACE: {path:?}: {errno}")),
         }
     })

@@ -134,6 +134,10 @@ impl QueuePair {
         }
         let index = send.posted;
         send.posted += 1;
+        if self.context.gone.load(Ordering::Relaxed) {
+            // The doorbell of a device that is gone rings nowhere: no completion ever comes.
+            return Ok(false);
+        }
         let status = if state == IBV_QPS_ERR {
             IBV_WC_WR_FLUSH_ERR
         } else {

@@ -165,6 +165,10 @@ static void device_goes(void)
 	CHECK(rig_send(&r, 7, 58) == 0);
 	CHECK(event(&r, &what) == IBV_EVENT_DEVICE_FATAL);
 	CHECK(!ibv_alloc_pd(r.context) && errno == EIO);
+	// What was complete is polled; nothing else completes or arrives any more.
+	rig_count(r.send_cq), rig_count(r.recv_cq);
+	CHECK(rig_send(&r, 7, 58) == 0);
+	CHECK(rig_count(r.send_cq) == 0 && rig_count(r.recv_cq) == 0);
 	CHECK(ibv_close_device(r.context) == 0);
 }
 
