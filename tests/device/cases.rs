@@ -26,6 +26,7 @@ const CASES: &[(&str, Case)] = &[
     ("stamps", verbs::stamps),
     ("descriptors", verbs::descriptors),
     ("traced", verbs::traced),
+    ("faults", verbs::faults),
 ];
 
 /// A case.

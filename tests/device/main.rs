@@ -179,3 +179,79 @@ fn time_stamps_are_the_cards_where_it_has_them() {
 fn descriptors_are_out_of_the_programs_way() {
     run("descriptors", &[]);
 }
+
+#[test]
+fn faults_are_announced_and_told_to_every_queue() {
+    on_both_wires("faults");
+}
+
+/// What reaches the library, call by call.
+#[test]
+fn batches_are_those_of_the_options() {
+    if !require::netns() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("device-{}.trace", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let text = path.to_string_lossy().into_owned();
+    let env = [
+        ("SOFTVERBS_WIRE", "switch"),
+        ("SOFTVERBS_TRACE", text.as_str()),
+        ("SOFTVERBS_TRACE_DATA", "1"),
+    ];
+    run("traced", &env);
+    let trace = std::fs::read_to_string(&path).expect("the library has written it");
+    let _ = std::fs::remove_file(&path);
+    let count = |start: &str| trace.lines().filter(|l| l.starts_with(start)).count();
+    // Two queues of 64; 16 frames came and went back in batches of eight.
+    assert_eq!(count("post_recv "), 2 * 64 + 16, "{trace}");
+    let sends: Vec<_> = trace
+        .lines()
+        .filter(|l| l.starts_with("post_send "))
+        .collect();
+    assert_eq!(sends.len(), 16);
+    for (n, line) in sends.iter().enumerate() {
+        let flags = line
+            .split("flags=0x")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next());
+        let flags = flags.and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let inline = if n % 2 == 0 { INLINE } else { 0 };
+        let signalled = if n % 4 == 3 { SIGNALED } else { 0 };
+        assert_eq!(
+            flags,
+            Some(IP_CSUM | inline | signalled),
+            "send {n}: {line}"
+        );
+    }
+    assert!(count("modify_cq ") == 2, "{trace}");
+    let order: Vec<_> = trace
+        .lines()
+        .filter_map(|l| l.split(' ').next())
+        .filter(|call| {
+            call.starts_with("destroy_") || call.starts_with("de") || *call == "close_device"
+        })
+        .collect();
+    let place = |call: &str| order.iter().position(|c| c.contains(call));
+    let expected = [
+        "destroy_flow",
+        "destroy_qp",
+        "destroy_cq",
+        "dereg_mr",
+        "dealloc_pd",
+        "close_device",
+    ];
+    assert!(
+        expected.iter().all(|call| place(call).is_some()),
+        "{order:?}"
+    );
+    assert!(place("destroy_qp") < place("destroy_cq") && place("destroy_qp") < place("dereg_mr"));
+    assert!(
+        place("destroy_cq") < place("close_device") && place("dealloc_pd") < place("close_device")
+    );
+}
+
+/// IBV_SEND_*.
+const SIGNALED: u32 = 1 << 1;
+const INLINE: u32 = 1 << 3;
+const IP_CSUM: u32 = 1 << 4;
