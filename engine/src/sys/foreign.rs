@@ -49,6 +49,15 @@ pub fn enter() -> Foreign {
     }
 }
 
+/// For a call that uses nothing that is hooked, or only what passes anyway: errno is kept.
+#[must_use]
+pub fn brief() -> Foreign {
+    Foreign {
+        errno: errno(),
+        outermost: false,
+    }
+}
+
 /// True in the thread that is inside. A thread only needs to see its own mark.
 #[inline]
 #[must_use]

@@ -140,7 +140,8 @@ fn open_queue(
     let reports = Reports::new(scope.port, pair.identity(), completions);
     let broken = |_| Reason::NoQueuePairs;
     pair.initialise(scope.port).map_err(refused)?;
-    let ring = RxRing::new(Arc::clone(&pair), receive_cq, rx).map_err(broken)?;
+    let ring = RxRing::new(Arc::clone(&pair), receive_cq, rx, Arc::clone(&device.watch))
+        .map_err(broken)?;
     pair.start().map_err(refused)?;
     let sender = TxRing::new(Arc::clone(&pair), send_cq, tx).map_err(broken)?;
     let transmit = VerbsTransmit::new(

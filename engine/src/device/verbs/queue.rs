@@ -3,10 +3,11 @@
 use super::probe;
 use super::rules::{self, Rules, Scope};
 use super::shared::{Device, Reports};
-use crate::clock;
+use crate::clock::{self, TickClock};
 use crate::device::{Fault, Flow, Queue, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
 use crate::ring::Lock;
+use crate::sys::event;
 use crate::sys::verbs::{QueuePair, Rule, RxRing, TxRing};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub(super) struct VerbsQueue {
     scope: Scope,
     /// When the frames at hand were taken from the card.
     taken_at: u64,
+    clock: TickClock,
     /// The ring's trouble has been reported.
     reported: bool,
     reports: Arc<Reports>,
@@ -47,30 +49,11 @@ impl VerbsQueue {
             pair,
             scope,
             taken_at: 0,
+            clock: TickClock::default(),
             reported: false,
             reports,
             device,
         }
-    }
-
-    /// Asks the card; true: there is a frame.
-    #[inline]
-    fn look(&mut self) -> bool {
-        if self.ring.look() {
-            self.taken_at = clock::realtime();
-            return true;
-        }
-        if self.ring.trouble().is_some() && !self.reported {
-            self.report();
-        }
-        false
-    }
-
-    #[cold]
-    fn report(&mut self) {
-        self.reported = true;
-        self.reports.push(Fault::QueueError);
-        self.device.watch.raise();
     }
 }
 
@@ -82,11 +65,10 @@ impl Queue for VerbsQueue {
 
     #[inline]
     fn next(&mut self) -> Option<RxFrame<'_>> {
-        if self.ring.is_dry() && !self.look() {
-            return None;
-        }
+        let (clock, taken_at) = (&mut self.clock, &mut self.taken_at);
+        let looked = || *taken_at = clock.now(event::ticks(), clock::realtime);
+        let frame = self.ring.head(looked)?;
         let taken_at = self.taken_at;
-        let frame = self.ring.head()?;
         Some(RxFrame {
             data: frame.data,
             timestamp: stamp(frame.stamp, taken_at),
@@ -114,7 +96,7 @@ impl Queue for VerbsQueue {
             return false;
         }
         // Without a wake-up the caller looks again and again: slow, and right.
-        self.ring.completions().arm().is_ok() && !self.look()
+        self.ring.completions().arm().is_ok() && self.next().is_none()
     }
 
     fn steer(&mut self, flows: &[Flow]) -> Result<(), Reason> {
@@ -130,9 +112,9 @@ impl Queue for VerbsQueue {
     }
 
     fn take_fault(&mut self) -> Option<Fault> {
-        // The trouble may have come with the last frame.
         if self.ring.trouble().is_some() && !self.reported {
-            self.report();
+            self.reported = true;
+            self.reports.push(Fault::QueueError);
         }
         self.device.follow();
         self.reports.pop()
@@ -154,7 +136,8 @@ impl Drop for VerbsQueue {
 /// The card's time if it is one of this host's clock, else that of the look.
 #[inline]
 fn stamp(card: u64, taken_at: u64) -> u64 {
-    if card <= taken_at && taken_at - card < STAMP_PAST {
+    // Also false for a time that is yet to come, and for none.
+    if taken_at.wrapping_sub(card) < STAMP_PAST {
         card
     } else {
         taken_at
@@ -204,7 +187,7 @@ impl Transmit for VerbsTransmit {
         let mut ring = self.ring.lock().ok_or(Errno(libc::ENOBUFS))?;
         let checksum = self.checksums && wants_checksum(frame);
         let result = ring.send(frame, checksum);
-        if ring.failed().is_some() {
+        if result.is_err() && ring.failed().is_some() {
             self.report();
         }
         result
@@ -216,17 +199,17 @@ impl Transmit for VerbsTransmit {
     }
 }
 
-/// A whole IPv4 UDP datagram that carries a checksum: the card would write one into a
-/// fragment as well, and into a datagram whose sender wants none.
+/// Whether a frame, which is always one of an IPv4 UDP datagram without options, is a whole
+/// datagram that carries a checksum: the card would write one into a fragment as well, and
+/// into a datagram whose sender wants none.
 #[inline]
 fn wants_checksum(frame: &[u8]) -> bool {
     const IPV4_UDP: usize = 42;
-    if frame.len() < IPV4_UDP {
+    let Some(header) = frame.first_chunk::<IPV4_UDP>() else {
         return false;
-    }
-    let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
-    let fragment = word(20) & 0x3fff != 0;
-    frame[14] == 0x45 && frame[23] == 17 && !fragment && word(40) != 0
+    };
+    let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    word(20) & 0x3fff == 0 && word(40) != 0
 }
 
 #[cfg(test)]
@@ -261,7 +244,5 @@ mod tests {
         assert!(!changed(20, 0x20), "first fragment");
         assert!(!changed(21, 1), "another fragment");
         assert!(!changed(40, 0), "SO_NO_CHECK");
-        assert!(!changed(23, 6));
-        assert!(!changed(14, 0x46), "options");
     }
 }

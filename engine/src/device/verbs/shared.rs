@@ -26,7 +26,7 @@ pub(super) struct Device {
     pub(super) name: DeviceName,
     pub(super) domain: Arc<Domain>,
     pub(super) limits: DeviceLimits,
-    pub(super) watch: EventWatch,
+    pub(super) watch: Arc<EventWatch>,
     queues: Mutex<Vec<Arc<Reports>>>,
     /// It is being taken away; the next queue needs it opened anew.
     gone: AtomicBool,
@@ -109,7 +109,7 @@ impl Device {
             Ok(Self {
                 name: name.clone(),
                 limits: context.limits()?,
-                watch: EventWatch::new(context.async_fd())?,
+                watch: Arc::new(EventWatch::new(context.async_fd())?),
                 domain: Domain::new(&context)?,
                 queues: Mutex::new(Vec::new()),
                 gone: AtomicBool::new(false),

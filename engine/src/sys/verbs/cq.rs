@@ -248,7 +248,7 @@ impl CompletionQueue {
     /// # Errors
     /// The device's; no wake-up will come.
     pub fn arm(&mut self) -> Result<(), Errno> {
-        let _inside = foreign::enter();
+        let _errno = foreign::brief();
         if self.armed {
             self.clear_events();
         }

@@ -8,6 +8,7 @@
 use super::abi::{self, WorkCompletion};
 use super::cq::CompletionQueue;
 use super::qp::QueuePair;
+use super::watch::EventWatch;
 use crate::error::Errno;
 use ibverbs_sys as ibv;
 use std::ffi::c_int;
@@ -72,8 +73,8 @@ pub struct RxRing {
     shape: RxShape,
     requests: Vec<ibv::ibv_recv_wr>,
     _elements: Vec<ibv::ibv_sge>,
-    completions: Box<[WorkCompletion]>,
-    stamps: Box<[u64]>,
+    completions: Box<[WorkCompletion; MOST]>,
+    stamps: Box<[u64; MOST]>,
     /// The completion that is looked at, of `filled`.
     at: usize,
     filled: usize,
@@ -82,6 +83,8 @@ pub struct RxRing {
     /// Buffers that are ours: those before `next`, and not yet posted again.
     spare: u32,
     trouble: Option<RxTrouble>,
+    /// Raised when trouble comes.
+    watch: Arc<EventWatch>,
 }
 
 // SAFETY: the pointers in the work requests lead into vectors and a region that it owns; the
@@ -100,7 +103,12 @@ impl RxRing {
     ///
     /// # Errors
     /// EINVAL for a shape that its memory cannot hold, and for a second ring; the device's.
-    pub fn new(pair: Arc<QueuePair>, cq: CompletionQueue, shape: RxShape) -> Result<Self, Errno> {
+    pub fn new(
+        pair: Arc<QueuePair>,
+        cq: CompletionQueue,
+        shape: RxShape,
+        watch: Arc<EventWatch>,
+    ) -> Result<Self, Errno> {
         let region = &pair.memory.region;
         if shape.slots == 0
             || shape.batch == 0
@@ -135,7 +143,10 @@ impl RxRing {
             request.next = first.wrapping_add(after);
         }
         let post = pair.context().ops().post_recv;
-        let poll = (shape.poll as usize).clamp(1, MOST);
+        let shape = RxShape {
+            poll: shape.poll.clamp(1, MOST as u32),
+            ..shape
+        };
         let mut ring = Self {
             cq,
             pair,
@@ -143,13 +154,14 @@ impl RxRing {
             shape,
             requests,
             _elements: elements,
-            completions: vec![WorkCompletion::default(); poll].into_boxed_slice(),
-            stamps: vec![0; poll].into_boxed_slice(),
+            completions: Box::new([WorkCompletion::default(); MOST]),
+            stamps: Box::new([0; MOST]),
             at: 0,
             filled: 0,
             next: 0,
             spare: shape.slots,
             trouble: None,
+            watch,
         };
         while ring.spare >= ring.shape.batch && ring.trouble.is_none() {
             ring.refill();
@@ -190,33 +202,36 @@ impl RxRing {
         self.at == self.filled
     }
 
-    /// Asks the card for more; call it when dry. True: there is a frame.
-    #[inline]
+    /// Asks the card for more; call it when dry. True: there is something.
+    #[inline(always)]
     pub fn look(&mut self) -> bool {
-        if self.trouble.is_some() {
-            return false;
-        }
         self.at = 0;
-        match self.cq.poll(&mut self.completions, &mut self.stamps) {
-            Ok(filled) => self.filled = filled.min(self.completions.len()),
+        let most = self.shape.poll as usize;
+        let room = &mut self.completions[..most];
+        self.filled = match self.cq.poll(room, &mut self.stamps[..]) {
+            Ok(filled) => filled.min(most),
             Err(_) => {
-                self.filled = 0;
-                self.trouble = Some(RxTrouble::Queue);
+                self.troubled(RxTrouble::Queue);
+                0
             }
-        }
+        };
         self.filled != 0
     }
 
-    /// The frame at the head, the same one until [`Self::release`]; None: dry, or trouble.
-    #[inline]
-    #[must_use]
-    pub fn head(&mut self) -> Option<Arrived<'_>> {
+    /// The frame at the head, the same one until [`Self::release`]; None: there is none, or
+    /// there was trouble. `looked` is called when the card had something.
+    #[inline(always)]
+    pub fn head(&mut self, looked: impl FnOnce()) -> Option<Arrived<'_>> {
         if self.at == self.filled {
-            return None;
+            if !self.look() {
+                return None;
+            }
+            looked();
         }
-        let wc = &self.completions[self.at];
+        let wc = &self.completions[self.at % MOST];
         if wc.status != 0 || wc.wr_id != u64::from(self.next) {
-            return self.broken();
+            self.break_down();
+            return None;
         }
         let offset = self.next as usize * self.shape.slot_size as usize;
         let length = wc.byte_len.min(self.shape.slot_size) as usize;
@@ -228,25 +243,33 @@ impl RxRing {
         Some(Arrived {
             data,
             verified: wc.wc_flags & abi::WC_IP_CSUM_OK != 0,
-            stamp: if self.cq.stamps() {
-                self.stamps[self.at]
-            } else {
-                0
-            },
+            // Where the queue does not stamp, nobody writes there.
+            stamp: self.stamps[self.at % MOST],
         })
     }
 
     #[cold]
-    fn broken(&mut self) -> Option<Arrived<'_>> {
-        let wc = &self.completions[self.at];
-        self.trouble = Some(if wc.status != 0 {
+    #[inline(never)]
+    fn break_down(&mut self) {
+        let wc = &self.completions[self.at % MOST];
+        let trouble = if wc.status != 0 {
             RxTrouble::Completion(wc.status)
         } else {
             RxTrouble::Disorder
-        });
+        };
+        self.troubled(trouble);
         // What follows an error is flushed: nothing more to have.
         self.at = self.filled;
-        None
+    }
+
+    /// The first trouble counts.
+    #[cold]
+    #[inline(never)]
+    fn troubled(&mut self, trouble: RxTrouble) {
+        if self.trouble.is_none() {
+            self.trouble = Some(trouble);
+            self.watch.raise();
+        }
     }
 
     /// The frame at the head is done with.
@@ -285,7 +308,7 @@ impl RxRing {
         if result == 0 {
             self.spare -= self.shape.batch;
         } else {
-            self.trouble = Some(RxTrouble::Post);
+            self.troubled(RxTrouble::Post);
         }
     }
 }

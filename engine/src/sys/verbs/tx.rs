@@ -82,8 +82,10 @@ pub struct TxRing {
     sent: u64,
     /// Buffer of the next frame.
     slot: u32,
-    /// Frames since the last one that asked for its completion.
-    unsignalled: u32,
+    /// Frames that may be posted before a completion must be seen.
+    room: u32,
+    /// Frames until one asks for its completion, itself counted.
+    until_signal: u32,
     completions: Box<[WorkCompletion]>,
     stamps: Box<[u64]>,
     /// `enum ibv_wc_status` of the first send that failed; 0: none.
@@ -125,7 +127,8 @@ impl TxRing {
             posted: 0,
             sent: 0,
             slot: 0,
-            unsignalled: 0,
+            room: shape.slots,
+            until_signal: shape.signal_every,
             completions: vec![WorkCompletion::default(); REAP].into_boxed_slice(),
             stamps: vec![0; REAP].into_boxed_slice(),
             failed: 0,
@@ -145,7 +148,7 @@ impl TxRing {
     /// buffer; ENETDOWN: an earlier send failed, and with it the queue pair.
     #[inline]
     pub fn send(&mut self, frame: &[u8], checksum: bool) -> Result<(), Errno> {
-        if self.posted - self.sent >= u64::from(self.shape.slots) {
+        if self.room == 0 {
             self.make_room()?;
         }
         let length = frame.len() as u32;
@@ -158,9 +161,7 @@ impl TxRing {
         } else {
             return Err(Errno::MSGSIZE);
         }
-        self.unsignalled += 1;
-        let signal = self.unsignalled == self.shape.signal_every;
-        if signal {
+        if self.until_signal == 1 {
             flags |= abi::SEND_SIGNALED;
         }
         let Request { request, element } = &mut *self.request;
@@ -169,22 +170,36 @@ impl TxRing {
         request.sg_list = element;
         request.wr_id = self.posted + 1;
         request.send_flags = flags;
-        let mut bad = ptr::null_mut();
+        // Which request was refused: there is only one.
+        let mut bad = MaybeUninit::uninit();
         // SAFETY: the queue pair is alive; request and element stay where they are. The frame
         // lives as long as the call (inline), or is in a buffer that nobody touches until it
         // is sent.
-        let result = unsafe { (self.post)(self.pair.raw.as_ptr(), request, &raw mut bad) };
+        let result = unsafe { (self.post)(self.pair.raw.as_ptr(), request, bad.as_mut_ptr()) };
         if result != 0 {
             return Err(self.refused(result));
         }
         self.posted += 1;
+        self.room -= 1;
         self.slot += 1;
         if self.slot == self.shape.slots {
             self.slot = 0;
         }
-        if signal {
-            self.unsignalled = 0;
-            self.reap();
+        self.until_signal -= 1;
+        if self.until_signal == 0 {
+            return self.after_signal();
+        }
+        Ok(())
+    }
+
+    /// Looks what has become of the frames before. Where one of them has failed, this one
+    /// cannot have been sent.
+    #[inline(never)]
+    fn after_signal(&mut self) -> Result<(), Errno> {
+        self.until_signal = self.shape.signal_every;
+        self.reap();
+        if self.failed != 0 {
+            return Err(Errno(libc::ENETDOWN));
         }
         Ok(())
     }
@@ -196,7 +211,7 @@ impl TxRing {
         // SAFETY: slot < slots, so that the buffer lies inside the region.
         let at = unsafe { self.pair.memory.region.base().add(offset) };
         // SAFETY: the frame is no longer than a buffer; whatever was sent from this one is
-        // sent (`posted - sent < slots`), and nobody else has it.
+        // sent (there is room), and nobody else has it.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), at.as_ptr(), frame.len()) };
         at.as_ptr().addr() as u64
     }
@@ -207,7 +222,7 @@ impl TxRing {
         if self.failed != 0 {
             return Err(Errno(libc::ENETDOWN));
         }
-        if self.posted - self.sent >= u64::from(self.shape.slots) {
+        if self.room == 0 {
             return Err(Errno::AGAIN);
         }
         Ok(())
@@ -216,7 +231,6 @@ impl TxRing {
     /// A request that the library did not take.
     #[cold]
     fn refused(&mut self, result: c_int) -> Errno {
-        self.unsignalled -= 1;
         self.reap();
         if self.failed != 0 {
             return Errno(libc::ENETDOWN);
@@ -239,6 +253,8 @@ impl TxRing {
                     self.failed = wc.status;
                 }
                 if wc.wr_id > self.sent && wc.wr_id <= self.posted {
+                    // Never more than the slots: they were posted one by one.
+                    self.room += (wc.wr_id - self.sent) as u32;
                     self.sent = wc.wr_id;
                 }
             }
