@@ -564,15 +564,6 @@ impl Core {
         });
     }
 
-    /// What a device that steers cannot take the kernel still delivers.
-    fn resteer(&self) {
-        for ring in self.open_rings() {
-            ring.with(|state| {
-                let _ = state.resteer();
-            });
-        }
-    }
-
     /// Gives every ring what netlink has told about addresses and groups.
     pub fn refresh_rings(&self) {
         let tables = self.tables.read();
@@ -581,7 +572,10 @@ impl Core {
         }
         drop(tables);
         self.refilter_all();
-        self.resteer();
+        let directory = self.directory.lock();
+        for ring in self.open_rings() {
+            ring.resteer(&directory.mixed.now);
+        }
     }
 
     /// An interface that goes leaves an error on its socket, and whoever sleeps on that

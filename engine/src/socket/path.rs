@@ -4,17 +4,13 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
-use super::demux::{Demux, Entry};
+use super::demux::Demux;
 use super::share::Sharing;
-use super::steer;
 use super::udp::UdpSocket;
 use crate::device::{Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
-use crate::error::Reason;
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
-use crate::steering::Scope;
-use crate::sys::event;
 use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -27,8 +23,6 @@ const REASSEMBLY_DATAGRAMS: usize = 1024;
 
 /// A budget that empties any ring: more frames than it has slots.
 pub(super) const WHOLE_RING: usize = 1 << 16;
-/// A card may still bring what it had matched when a rule was taken away, ns.
-const UNDER_WAY: u64 = 50_000;
 
 /// A receive call that takes a datagram straight from the ring.
 pub trait Direct {
@@ -57,7 +51,7 @@ impl Direct for QueueAll {
 /// What is behind a ring's lock.
 #[derive(Debug)]
 pub struct RingState {
-    queue: Box<dyn Queue>,
+    pub(super) queue: Box<dyn Queue>,
     /// Sockets attached to this ring.
     pub demux: Demux<Arc<UdpSocket>>,
     /// Addresses of this host.
@@ -67,15 +61,15 @@ pub struct RingState {
     /// Addresses of this interface.
     pub addresses: Vec<Ipv4Addr>,
     reassembler: Reassembler,
-    ifindex: u32,
-    delivery: Delivery,
+    pub(super) ifindex: u32,
+    pub(super) delivery: Delivery,
     /// VMA_UDP_3T_RULES.
-    any_peer: bool,
+    pub(super) any_peer: bool,
     /// Which groups others on this host want too.
     pub(super) sharing: Sharing,
-    steered: Vec<Flow>,
+    pub(super) steered: Vec<Flow>,
     /// The device was told to take every port.
-    every_port: bool,
+    pub(super) every_port: bool,
 }
 
 /// An interface's queue, opened for this process.
@@ -262,7 +256,7 @@ impl Ring {
     }
 
     #[inline(always)]
-    fn poll_locked<D: Direct>(
+    pub(super) fn poll_locked<D: Direct>(
         &self,
         state: &mut RingState,
         direct: &mut D,
@@ -294,21 +288,6 @@ impl Ring {
             }
         }
         handled
-    }
-
-    /// A socket leaves; what the device has brought until then still goes to its queue.
-    /// `linger`: the device may be about to bring what was under way.
-    pub fn part(&self, port: u16, socket: &UdpSocket, linger: bool) {
-        self.with(|state| {
-            if self.delivery == Delivery::Steered {
-                let unsteered = state.unsteer(port, socket);
-                if linger && unsteered.is_ok() {
-                    let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
-                }
-            }
-            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
-            state.remove(port, socket);
-        });
     }
 
     /// Empties the ring into the sockets' queues; frames handled.
@@ -458,106 +437,6 @@ impl Picture<'_> {
 }
 
 impl RingState {
-    /// A socket wants something from this ring, or something else than before.
-    ///
-    /// # Errors
-    /// The device cannot take its flows; everything stays as it was.
-    pub fn put(&mut self, entry: Entry<Arc<UdpSocket>>) -> Result<(), Reason> {
-        let port = entry.wants.port;
-        let socket = Arc::clone(&entry.target);
-        let is = |s: &Arc<UdpSocket>| Arc::ptr_eq(s, &socket);
-        let before = self.demux.put(entry, is);
-        let result = self.steer_port(port);
-        if result.is_err() {
-            match before {
-                Some(before) => drop(self.demux.put(before, is)),
-                None => self.demux.remove(port, is),
-            }
-        }
-        result
-    }
-
-    /// A socket wants nothing of a port any more.
-    pub fn remove(&mut self, port: u16, socket: &UdpSocket) {
-        if self.demux.has(port) {
-            self.demux.remove(port, |s| std::ptr::eq(&**s, socket));
-            // A device that keeps a flow brings what nobody takes.
-            let _ = self.steer_port(port);
-        }
-    }
-
-    fn flows<'a>(&self, entries: impl Iterator<Item = &'a Entry<Arc<UdpSocket>>>) -> Vec<Flow> {
-        if self.delivery == Delivery::Tap {
-            return steer::ports(entries);
-        }
-        self.flows_if(entries, &self.sharing)
-    }
-
-    /// The flows of these sockets, with others on the host as `sharing` says.
-    pub(super) fn flows_if<'a, T: 'a>(
-        &self,
-        entries: impl Iterator<Item = &'a Entry<T>>,
-        sharing: &Sharing,
-    ) -> Vec<Flow> {
-        let scope = Scope {
-            addresses: &self.addresses,
-            groups: &self.groups,
-            delivery: self.delivery,
-            any_peer: self.any_peer,
-        };
-        let shared = |group, port| sharing.is_shared(group, port);
-        steer::flows(entries, self.ifindex, &scope, &shared)
-    }
-
-    /// Steers the device anew after addresses or groups have changed.
-    ///
-    /// # Errors
-    /// The device cannot take these flows; those of before stay.
-    pub fn resteer(&mut self) -> Result<(), Reason> {
-        let every_port = !self.queue.tells_apart(self.demux.len());
-        if every_port && self.every_port {
-            return Ok(());
-        }
-        let flows = self.flows(self.demux.entries());
-        if flows != self.steered {
-            self.queue.steer(&flows)?;
-            self.steered = flows;
-        }
-        self.every_port = every_port;
-        Ok(())
-    }
-
-    /// The wishes for one port have changed: what it costs does not grow with the others.
-    fn steer_port(&mut self, port: u16) -> Result<(), Reason> {
-        if self.every_port || !self.queue.tells_apart(self.demux.len()) {
-            return self.resteer();
-        }
-        let flows = self.flows(self.demux.port(port));
-        self.steer_port_to(port, flows)
-    }
-
-    fn steer_port_to(&mut self, port: u16, flows: Vec<Flow>) -> Result<(), Reason> {
-        if self.steered.iter().filter(|f| f.port == port).eq(&flows) {
-            return Ok(());
-        }
-        let others = self.steered.iter().filter(|f| f.port != port);
-        let mut all: Vec<Flow> = others.copied().chain(flows).collect();
-        all.sort_unstable();
-        self.queue.steer(&all)?;
-        self.steered = all;
-        Ok(())
-    }
-
-    /// Ends the flows that this socket alone wants; it still takes what was brought.
-    ///
-    /// # Errors
-    /// The device's.
-    fn unsteer(&mut self, port: u16, socket: &UdpSocket) -> Result<(), Reason> {
-        let others = self.demux.port(port);
-        let flows = self.flows(others.filter(|e| !std::ptr::eq(&*e.target, socket)));
-        self.steer_port_to(port, flows)
-    }
-
     /// Frames lost by the device since the last call.
     pub fn take_drops(&mut self) -> u64 {
         self.queue.take_drops()

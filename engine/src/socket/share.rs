@@ -6,9 +6,9 @@
 //!
 //! Changing over, nothing is lost or had twice: the filter is there before the flow is
 //! shared, and it stays for a while after the flow is exclusive again, for frames that are
-//! under way in the kernel. Every process of the host looks at the same moments of the
-//! monotonic clock, so that two of them change over together: an exclusive rule of one
-//! would keep the frames from a shared rule of the other.
+//! under way in the kernel. Several processes of the host look at the same moments of the
+//! monotonic clock: where a card lets an exclusive rule of one hide a shared rule of another
+//! (mlx5 does not), they change over together.
 
 use super::control::{Control, Filter};
 use super::core::{Core, Directory, bits};
@@ -276,10 +276,7 @@ impl Core {
             directory.mixed.now = found.clone();
             directory.mixed.grace_until = now + GRACE;
             for ring in self.open_rings() {
-                ring.with(|state| {
-                    state.sharing = found.clone();
-                    let _ = state.resteer();
-                });
+                ring.resteer(&found);
             }
         }
     }

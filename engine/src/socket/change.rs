@@ -1,0 +1,266 @@
+//! Changing what the device of a ring brings: sockets come and go, addresses, groups and
+//! other programs of the host change.
+
+use super::demux::Entry;
+use super::path::{QueueAll, Ring, RingState, WHOLE_RING};
+use super::share::Sharing;
+use super::steer;
+use super::udp::UdpSocket;
+use crate::device::{Delivery, Flow};
+use crate::error::Reason;
+use crate::steering::Scope;
+use crate::sys::event;
+use crate::wire::{Checksum, Parsed, parse};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+/// A card may still bring what it had matched when a rule was taken away, ns.
+const UNDER_WAY: u64 = 50_000;
+
+impl Ring {
+    /// A socket leaves; what the device has brought until then still goes to its queue.
+    /// `linger`: the device may be about to bring what was under way.
+    pub fn part(&self, port: u16, socket: &UdpSocket, linger: bool) {
+        self.with(|state| {
+            if self.delivery == Delivery::Steered {
+                let unsteered = state.unsteer(port, socket);
+                if linger && unsteered.is_ok() {
+                    let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
+                }
+            }
+            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+            state.remove(port, socket);
+        });
+    }
+
+    /// Steers the device anew after addresses, groups or `sharing` have changed. Flows whose
+    /// sharing changes have two rules for a moment, and what comes then may come twice.
+    pub(super) fn resteer(&self, sharing: &Sharing) {
+        self.with(|state| {
+            state.sharing = sharing.clone();
+            let mut twins = Twins::of(&state.changing_over());
+            if twins.flows.is_empty() {
+                // What a device that steers cannot take the kernel still delivers.
+                let _ = state.resteer();
+                return;
+            }
+            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+            let _ = state.resteer();
+            let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
+            for _ in 0..WHOLE_RING {
+                let Some(frame) = state.queue.next() else {
+                    break;
+                };
+                if twins.is_second(frame.data) {
+                    state.queue.release();
+                } else {
+                    self.poll_locked(state, &mut QueueAll, 1);
+                }
+            }
+        });
+    }
+}
+
+/// Tells the second copies of frames that come twice: of each flow, every other one of a run of equal
+/// frames. Equal frames that a sender has sent are told apart by their number: each comes
+/// twice.
+#[derive(Debug)]
+struct Twins {
+    flows: Vec<(Ipv4Addr, u16)>,
+    /// Of each flow the last first copy; empty: its second has come.
+    first: Vec<Vec<u8>>,
+}
+
+impl Twins {
+    fn of(flows: &[Flow]) -> Self {
+        Self {
+            flows: flows.iter().map(|f| (f.destination, f.port)).collect(),
+            first: vec![Vec::new(); flows.len()],
+        }
+    }
+
+    fn is_second(&mut self, frame: &[u8]) -> bool {
+        let Parsed::Udp(udp) = parse(frame, Checksum::Trusted) else {
+            return false;
+        };
+        let flow = (*udp.dst.ip(), udp.dst.port());
+        let Some(at) = self.flows.iter().position(|f| *f == flow) else {
+            return false;
+        };
+        let first = &mut self.first[at];
+        let second = first == frame;
+        first.clear();
+        if !second {
+            first.extend_from_slice(frame);
+        }
+        second
+    }
+}
+
+impl RingState {
+    /// A socket wants something from this ring, or something else than before.
+    ///
+    /// # Errors
+    /// The device cannot take its flows; everything stays as it was.
+    pub fn put(&mut self, entry: Entry<Arc<UdpSocket>>) -> Result<(), Reason> {
+        let port = entry.wants.port;
+        let socket = Arc::clone(&entry.target);
+        let is = |s: &Arc<UdpSocket>| Arc::ptr_eq(s, &socket);
+        let before = self.demux.put(entry, is);
+        let result = self.steer_port(port);
+        if result.is_err() {
+            match before {
+                Some(before) => drop(self.demux.put(before, is)),
+                None => self.demux.remove(port, is),
+            }
+        }
+        result
+    }
+
+    /// A socket wants nothing of a port any more.
+    pub fn remove(&mut self, port: u16, socket: &UdpSocket) {
+        if self.demux.has(port) {
+            self.demux.remove(port, |s| std::ptr::eq(&**s, socket));
+            // A device that keeps a flow brings what nobody takes.
+            let _ = self.steer_port(port);
+        }
+    }
+
+    fn flows<'a>(&self, entries: impl Iterator<Item = &'a Entry<Arc<UdpSocket>>>) -> Vec<Flow> {
+        if self.delivery == Delivery::Tap {
+            return steer::ports(entries);
+        }
+        self.flows_if(entries, &self.sharing)
+    }
+
+    /// The flows of these sockets, with others on the host as `sharing` says.
+    pub(super) fn flows_if<'a, T: 'a>(
+        &self,
+        entries: impl Iterator<Item = &'a Entry<T>>,
+        sharing: &Sharing,
+    ) -> Vec<Flow> {
+        let scope = Scope {
+            addresses: &self.addresses,
+            groups: &self.groups,
+            delivery: self.delivery,
+            any_peer: self.any_peer,
+        };
+        let shared = |group, port| sharing.is_shared(group, port);
+        steer::flows(entries, self.ifindex, &scope, &shared)
+    }
+
+    /// Flows that stay but for their sharing.
+    fn changing_over(&self) -> Vec<Flow> {
+        if self.delivery == Delivery::Tap {
+            return Vec::new();
+        }
+        let mut flows = self.flows(self.demux.entries());
+        let place = |f: &Flow| (f.destination, f.port, f.peer);
+        flows.retain(|f| {
+            let before = self.steered.iter().find(|b| place(b) == place(f));
+            before.is_some_and(|b| b.shared != f.shared)
+        });
+        flows
+    }
+
+    /// Steers the device anew after addresses or groups have changed.
+    ///
+    /// # Errors
+    /// The device cannot take these flows; those of before stay.
+    fn resteer(&mut self) -> Result<(), Reason> {
+        let every_port = !self.queue.tells_apart(self.demux.len());
+        if every_port && self.every_port {
+            return Ok(());
+        }
+        let flows = self.flows(self.demux.entries());
+        if flows != self.steered {
+            self.queue.steer(&flows)?;
+            self.steered = flows;
+        }
+        self.every_port = every_port;
+        Ok(())
+    }
+
+    /// The wishes for one port have changed: what it costs does not grow with the others.
+    fn steer_port(&mut self, port: u16) -> Result<(), Reason> {
+        if self.every_port || !self.queue.tells_apart(self.demux.len()) {
+            return self.resteer();
+        }
+        let flows = self.flows(self.demux.port(port));
+        self.steer_port_to(port, flows)
+    }
+
+    fn steer_port_to(&mut self, port: u16, flows: Vec<Flow>) -> Result<(), Reason> {
+        if self.steered.iter().filter(|f| f.port == port).eq(&flows) {
+            return Ok(());
+        }
+        let others = self.steered.iter().filter(|f| f.port != port);
+        let mut all: Vec<Flow> = others.copied().chain(flows).collect();
+        all.sort_unstable();
+        self.queue.steer(&all)?;
+        self.steered = all;
+        Ok(())
+    }
+
+    /// Ends the flows that this socket alone wants; it still takes what was brought.
+    ///
+    /// # Errors
+    /// The device's.
+    fn unsteer(&mut self, port: u16, socket: &UdpSocket) -> Result<(), Reason> {
+        let others = self.demux.port(port);
+        let flows = self.flows(others.filter(|e| !std::ptr::eq(&*e.target, socket)));
+        self.steer_port_to(port, flows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{HeaderTemplate, TemplateSpec};
+    use std::net::SocketAddrV4;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
+
+    fn frame(port: u16, payload: &[u8]) -> Vec<u8> {
+        let template = HeaderTemplate::new(&TemplateSpec {
+            src_mac: [2; 6],
+            dst_mac: [1, 0, 0x5e, 0, 0, 1],
+            src: SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 9), 5),
+            dst: SocketAddrV4::new(GROUP, port),
+            ttl: 1,
+            tos: 0,
+            dont_fragment: true,
+            udp_checksum: false,
+        });
+        let mut frame = vec![0; 42 + payload.len()];
+        assert_eq!(template.build(&mut frame, &[payload], 0), Some(frame.len()));
+        frame
+    }
+
+    fn twins() -> Twins {
+        Twins::of(&[Flow {
+            destination: GROUP,
+            port: 7,
+            peer: None,
+            shared: true,
+        }])
+    }
+
+    fn kept(twins: &mut Twins, frames: &[Vec<u8>]) -> usize {
+        frames.iter().filter(|f| !twins.is_second(f)).count()
+    }
+
+    #[test]
+    fn each_of_a_pair_once() {
+        let (a, b) = (frame(7, b"a"), frame(7, b"b"));
+        let pairs = [a.clone(), a.clone(), b.clone(), b.clone()];
+        assert_eq!(kept(&mut twins(), &pairs), 2);
+        // Single ones before and after; equal ones that were sent twice.
+        let more = [b.clone(), a.clone(), a.clone(), a.clone(), a.clone(), b];
+        assert_eq!(kept(&mut twins(), &more), 4);
+        // Other flows in between do not matter, nor are they touched.
+        let other = frame(8, b"a");
+        let mixed = [a.clone(), other.clone(), other.clone(), a, other];
+        assert_eq!(kept(&mut twins(), &mixed), 4);
+    }
+}
