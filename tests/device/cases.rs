@@ -1,7 +1,7 @@
 //! Every case by its name.
 
 use crate::conformance::{self, Kind};
-use crate::verbs;
+use crate::{faults, verbs};
 
 type Case = fn();
 
@@ -26,7 +26,11 @@ const CASES: &[(&str, Case)] = &[
     ("stamps", verbs::stamps),
     ("descriptors", verbs::descriptors),
     ("traced", verbs::traced),
-    ("faults", verbs::faults),
+    ("faults", faults::port_and_device),
+    ("receive_error", faults::receive_error),
+    ("send_error", faults::send_error),
+    ("fatal_events", faults::fatal_events),
+    ("refused_calls", faults::refused_calls),
 ];
 
 /// A case.

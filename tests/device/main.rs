@@ -6,10 +6,12 @@
 
 mod cases;
 mod conformance;
+mod faults;
 mod link;
 mod verbs;
 
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use tests::{backend, require, topology};
 
 /// How a case's process is told which it is.
@@ -17,6 +19,11 @@ const CASE: &str = "DEVICE_CASE";
 
 /// Runs a case; `env` beside LD_LIBRARY_PATH and what makes a broken rule fatal.
 fn run(case: &str, env: &[(&str, &str)]) {
+    run_by(&[], case, env);
+}
+
+/// The same, by a program that takes something away first.
+fn run_by(wrapper: &[&str], case: &str, env: &[(&str, &str)]) {
     if !require::netns() || !require::program("unshare") {
         return;
     }
@@ -24,6 +31,7 @@ fn run(case: &str, env: &[(&str, &str)]) {
     let mut command = Command::new("timeout");
     command
         .args(["-k", "1", "60", "unshare", "--net"])
+        .args(wrapper)
         .arg(std::env::current_exe().expect("a test binary has a path"))
         .args(["--exact", "case", "--ignored", "--nocapture"])
         .env(CASE, case)
@@ -181,8 +189,49 @@ fn descriptors_are_out_of_the_programs_way() {
 }
 
 #[test]
-fn faults_are_announced_and_told_to_every_queue() {
+fn ports_and_devices_that_go_are_announced_to_every_queue() {
     on_both_wires("faults");
+}
+
+/// With a file by which the case tells the library what is to go wrong.
+fn run_with_faults(case: &str, wire: &str) {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let n = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("device-{}-{n}.faults", std::process::id()));
+    std::fs::write(&path, "").expect("the temporary directory is writable");
+    let text = path.to_string_lossy().into_owned();
+    let env = [
+        ("SOFTVERBS_WIRE", wire),
+        ("SOFTVERBS_CONTROL", text.as_str()),
+        ("SOFTVERBS_STRICT", "errno"),
+    ];
+    run_by(&["prlimit", "--memlock=65536"], case, &env);
+    let _ = std::fs::remove_file(&path);
+}
+
+#[test]
+fn a_queue_in_error_says_so_and_keeps_what_it_has() {
+    for wire in WIRES {
+        run_with_faults("receive_error", wire);
+        run_with_faults("send_error", wire);
+        run_with_faults("fatal_events", wire);
+    }
+}
+
+#[test]
+fn what_fails_on_the_way_is_taken_back_and_has_its_reason() {
+    run_with_faults("refused_calls", "switch");
+}
+
+#[test]
+fn without_cap_net_raw_the_reason_is_that() {
+    if require::program("setpriv") {
+        let env = [
+            ("SOFTVERBS_STRICT", "errno"),
+            ("DEVICE_REASON", "NoPermission"),
+        ];
+        run_by(&["setpriv", "--bounding-set=-net_raw"], "refusal", &env);
+    }
 }
 
 /// What reaches the library, call by call.

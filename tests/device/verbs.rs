@@ -1,20 +1,17 @@
 //! What only the verbs device has: capabilities, queue pairs, flow rules.
 
 use crate::link::{
-    ADDRESSES, GROUP, Kind, Link, NAMES, PATIENCE, QUIET, flow, frame, open, readable, send,
-    take_within,
+    ADDRESSES, GROUP, Kind, Link, NAMES, QUIET, flow, frame, open, send, take_within,
 };
-use engine::device::{Fault, Flow, Queue, QueueOptions, Verbs, VerbsOptions};
+use engine::device::{Flow, QueueOptions, Verbs, VerbsOptions};
 use engine::error::{Errno, Reason};
 use std::collections::BTreeSet;
-use std::time::Duration;
-use tests::netns;
 
 fn options(verbs: VerbsOptions) -> QueueOptions {
     QueueOptions { slots: 0, verbs }
 }
 
-fn plain() -> QueueOptions {
+pub(crate) fn plain() -> QueueOptions {
     options(VerbsOptions {
         receives: 64,
         sends: 64,
@@ -182,7 +179,7 @@ pub(crate) fn stamps() {
 
 /// Descriptors of the engine and of the device's objects; what the software wire keeps for
 /// itself has other numbers.
-fn descriptors_open() -> Vec<i32> {
+pub(crate) fn descriptors_open() -> Vec<i32> {
     let dir = std::fs::read_dir("/proc/self/fd").expect("proc is mounted");
     dir.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|fd| *fd > 512)
@@ -224,48 +221,4 @@ pub(crate) fn traced() {
     for number in 0..16u32 {
         assert_eq!(link.take()[0], number as u8);
     }
-}
-
-/// The next report of a queue, which its descriptor announces.
-fn next_fault(queue: &mut dyn Queue) -> Fault {
-    let fd = queue.event_fd().expect("it has events");
-    assert!(readable(fd, PATIENCE), "nothing is announced");
-    queue.take_fault().expect("something was announced")
-}
-
-/// A port that loses its link and gets it back, a device that is taken away: every queue of
-/// the device is told, and what had come before is still handed out.
-pub(crate) fn faults() {
-    let mut link = Link::open(Kind::Verbs, plain());
-    let mut other = open(&Verbs, 1, plain()).expect("the device opens");
-    link.queue().steer(&[flow(5000)]).expect("room for a flow");
-    assert_eq!(link.queue().take_fault(), None);
-    let fd = link.queue().event_fd().expect("it has events");
-    assert!(!readable(fd, Duration::ZERO));
-    ip("link set vdev1 down");
-    assert_eq!(next_fault(link.queue()), Fault::PortDown);
-    assert_eq!(other.queue.take_fault(), Some(Fault::PortDown));
-    assert_eq!(link.queue().take_fault(), None);
-    assert!(!readable(fd, Duration::ZERO), "all is told");
-    ip("link set vdev1 up");
-    assert_eq!(next_fault(link.queue()), Fault::PortUp);
-    assert_eq!(other.queue.take_fault(), Some(Fault::PortUp));
-    link.send(5000, b"one");
-    link.send(5000, b"two");
-    assert_eq!(link.take(), b"one");
-    ip("link del vdev1");
-    let mut told = Vec::new();
-    while told.last() != Some(&Fault::Gone) {
-        told.push(next_fault(link.queue()));
-        told.extend(std::iter::from_fn(|| link.queue().take_fault()));
-    }
-    assert!(told.len() <= 2 && told[0] != Fault::PortUp, "{told:?}");
-    assert!(Fault::Gone.is_fatal());
-    // It was taken from the card together with the first, or it lies there still.
-    assert_eq!(link.take(), b"two");
-}
-
-fn ip(words: &str) {
-    let words: Vec<_> = words.split_whitespace().collect();
-    netns::ip(&words).expect("the namespace is ours");
 }
