@@ -341,3 +341,51 @@ pub(super) fn maps_of(id: u32, title: &str, maps: [&str; 3]) -> Result<Option<[F
         _ => None,
     })
 }
+
+#[cfg(test)]
+#[repr(C)]
+struct TestRun {
+    program: u32,
+    verdict: u32,
+    size_in: u32,
+    size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_size_in: u32,
+    context_size_out: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch: u32,
+    padding: u32,
+}
+
+/// Runs a program on a frame; what it answers.
+#[cfg(test)]
+pub(super) fn test_run(program: RawFd, frame: &[u8]) -> Result<u32, Errno> {
+    const PROG_TEST_RUN: usize = 10;
+    let mut attr = TestRun {
+        program: program as u32,
+        verdict: 0,
+        size_in: frame.len() as u32,
+        size_out: 0,
+        data_in: frame.as_ptr() as u64,
+        data_out: 0,
+        repeat: 1,
+        duration: 0,
+        context_size_in: 0,
+        context_size_out: 0,
+        context_in: 0,
+        context_out: 0,
+        flags: 0,
+        cpu: 0,
+        batch: 0,
+        padding: 0,
+    };
+    // SAFETY: the frame is live and of the length given; nothing is written back but numbers.
+    unsafe { bpf(PROG_TEST_RUN, &mut attr)? };
+    Ok(attr.verdict)
+}

@@ -45,8 +45,9 @@ pub(super) struct Port {
     /// In the map of the living for each queue of ours; leaves it when this process is gone.
     token: Fd,
     _peer: Fd,
-    _program: Fd,
-    _link: Fd,
+    program: Fd,
+    /// Keeps the program at the interface.
+    link: Option<Fd>,
     /// A forked child takes nothing away.
     process: Pid,
 }
@@ -62,17 +63,23 @@ impl Port {
                 break;
             }
         }
-        let [table, queues, alive] = match maps {
+        let maps = match maps {
             Some(maps) => maps,
             None => Self::create()?,
         };
+        let mut port = Self::load(maps)?;
+        port.link = Some(bpf::attach(port.program.raw(), interface)?);
+        Ok(port)
+    }
+
+    /// This process's program for a set of maps, attached to nothing.
+    pub(super) fn load([table, queues, alive]: [Fd; 3]) -> Result<Self, Errno> {
         let program = assemble(Maps {
             table: table.raw(),
             queues: queues.raw(),
             alive: alive.raw(),
         });
         let program = bpf::load(PROGRAM, &program, &mut [])?;
-        let link = bpf::attach(program.raw(), interface)?;
         let (token, peer) = socketpair(
             AddressFamily::UNIX,
             SocketType::DGRAM,
@@ -90,8 +97,8 @@ impl Port {
             alive,
             token: Fd::own(token)?,
             _peer: Fd::own(peer)?,
-            _program: program,
-            _link: link,
+            program,
+            link: None,
             process: getpid(),
         })
     }
@@ -121,8 +128,24 @@ impl Port {
         let bank = &shared.banks[shared.active.load(Ordering::Acquire) as usize % BANKS];
         let count = (bank.count.load(Ordering::Relaxed) as usize).min(RULES);
         let mut table = Table::from_entries(bank.entries[..count].to_vec(), RULES);
-        table.retain(|entry| bpf::is_taken(self.alive.raw(), entry.queue));
+        let mut alive = [None; QUEUES];
+        table.retain(|entry| {
+            *alive[entry.queue as usize % QUEUES]
+                .get_or_insert_with(|| bpf::is_taken(self.alive.raw(), entry.queue))
+        });
         table
+    }
+
+    /// Makes a queue look as if its process had died, for tests.
+    #[cfg(test)]
+    pub(super) fn forget(&self, slot: u32) {
+        bpf::delete(self.alive.raw(), slot).expect("an open queue");
+    }
+
+    /// The program, for tests.
+    #[cfg(test)]
+    pub(super) fn program(&self) -> &Fd {
+        &self.program
     }
 
     /// Puts a table in force. Under the lock.

@@ -333,23 +333,4 @@ fn wake_and_submit(a: &mut Assembler) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{bpf, port};
-
-    #[test]
-    fn the_kernel_accepts_the_program() {
-        let [table, queues, alive] = port::Port::create().expect("maps");
-        let program = super::assemble(super::Maps {
-            table: table.raw(),
-            queues: queues.raw(),
-            alive: alive.raw(),
-        });
-        let mut log = vec![0; 16 << 20];
-        let loaded = bpf::load("softverbs_test", &program, &mut log);
-        let text = String::from_utf8_lossy(&log);
-        let end = text.trim_end_matches('\0');
-        let tail: Vec<&str> = end.lines().rev().take(60).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        assert!(loaded.is_ok(), "{loaded:?}\n{}", tail.join("\n"));
-    }
-}
+mod tests;

@@ -493,3 +493,6 @@ impl Window {
             .then(|| (claim.producer, at.behind(claim.count, claim.filler)))
     }
 }
+
+#[cfg(test)]
+mod tests;
