@@ -14,7 +14,7 @@ use crate::cq::{Completion, CompletionQueue, acknowledged};
 use crate::handle::{self, Header, Object};
 use crate::lifetime::Owner;
 use crate::pd::ProtectionDomain;
-use crate::wire::{RuleId, Wire};
+use crate::wire::RuleId;
 use crate::{privilege, settings, strict};
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -54,7 +54,6 @@ pub(crate) struct QueuePair {
     sends_retired: AtomicU64,
     /// Receives whose slots are free.
     receives_retired: AtomicU64,
-    wire: Arc<dyn Wire>,
     mtu: u32,
     /// Flow rules attached.
     pub(crate) rules: Mutex<Vec<RuleId>>,
@@ -185,12 +184,11 @@ impl QueuePair {
             user: attr.qp_context,
             state: AtomicU32::new(IBV_QPS_RESET),
             control: Mutex::new(()),
-            send: Mutex::new(Sends::new(mtu)),
+            send: Mutex::new(Sends::new(mtu, wire)),
             outstanding: unchanged::Outstanding::default(),
             receive: Mutex::new(Receives::new(&attr.cap)),
             sends_retired: AtomicU64::new(0),
             receives_retired: AtomicU64::new(0),
-            wire,
             mtu,
             rules: Mutex::default(),
             out_of_buffer: AtomicU64::new(0),
@@ -296,7 +294,9 @@ impl QueuePair {
         let is_it = |s: &Subject| matches!(s, Subject::Qp(q) if core::ptr::eq(*q, self));
         self.context.events.forget(|event| is_it(&event.subject));
         let rules = std::mem::take(&mut *self.rules.lock());
-        rules.into_iter().for_each(|id| self.wire.detach(id));
+        if let Ok(wire) = self.context.wire() {
+            rules.into_iter().for_each(|id| wire.detach(id));
+        }
         self.recv_cq.remove(self);
         self.send_cq.lock().clean(self);
         self.send.lock().release();

@@ -248,7 +248,7 @@ fn process(role: &str, link: &Link, switch: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("own path"))
         .args(["--exact", "role", "--nocapture"])
         .env("SVWIRE_ROLE", role)
-        .env("SVWIRE_NS", if role == "send" { &link.b } else { &link.a })
+        .env("SVWIRE_NS", if role == "die" { &link.b } else { &link.a })
         .env("SVWIRE_SWITCH", switch)
         .stdout(Stdio::piped())
         .spawn()
@@ -266,20 +266,25 @@ fn role() {
     };
     support::enter(&std::env::var("SVWIRE_NS").expect("namespace"));
     let switch = std::env::var("SVWIRE_SWITCH").expect("switch");
-    let here = support::interface(if role == "send" { "b0" } else { "a0" });
-    let wire = open_switch(&switch, &here, nobody()).expect("wire");
-    let until = Instant::now() + PATIENCE;
-    if role == "send" {
+    let here = support::interface(if role == "die" { "b0" } else { "a0" });
+    if role == "churn" {
         println!("ready");
-        let sizes = [8, 100, 1400, 700];
-        for n in 0u64.. {
-            let mut data = vec![n as u8; sizes[n as usize % 4]];
-            data[..8].copy_from_slice(&n.to_ne_bytes());
-            let _ = wire.send(&datagram(5000, &data));
-            if n % 1024 == 0 && Instant::now() > until {
-                return;
+        let until = Instant::now() + PATIENCE;
+        while Instant::now() < until {
+            let wire = open_switch(&switch, &here, nobody()).expect("wire");
+            let queue = wire.open_queue(64).expect("queue");
+            for priority in 0..20 {
+                let rule = rule(5000, priority % 8, priority % 2 == 0);
+                wire.attach(&*queue, &rule).expect("rule");
             }
         }
+        return;
+    }
+    let wire = open_switch(&switch, &here, nobody()).expect("wire");
+    if role == "die" {
+        println!("ready");
+        wire.send(&datagram(5000, &[7; 8])).expect("send");
+        send_and_die(&*wire);
     }
     let queue = wire.open_queue(64).expect("queue");
     wire.attach(&*queue, &rule(5000, 0, false)).expect("rule");
@@ -310,44 +315,135 @@ fn a_killed_receiver_gives_its_flow_back_to_the_kernel() {
     assert_eq!(files(&switch), 0);
 }
 
-/// Senders are killed at any moment, also within a frame; what arrives is whole and in order,
-/// and those who come after are heard.
+/// A sender that dies within a frame, certainly: the end of what it sends is not readable.
+fn send_and_die(wire: &dyn Wire) -> ! {
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let start = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), 8192, protection, MapFlags::PRIVATE).expect("pages")
+    };
+    let frame = datagram(5000, &[1; 1000]);
+    let at = 4096 - 300;
+    let place = start.cast::<u8>().wrapping_add(at);
+    // SAFETY: within the two pages.
+    unsafe { std::ptr::copy_nonoverlapping(frame.as_ptr(), place, frame.len()) };
+    // SAFETY: the second page, which only the send below looks at.
+    unsafe {
+        mprotect(start.wrapping_byte_add(4096), 4096, MprotectFlags::empty()).expect("a page")
+    };
+    // SAFETY: mapped, but not readable to its end: the copying ends the process.
+    let torn = unsafe { std::slice::from_raw_parts(place, frame.len()) };
+    let _ = wire.send(torn);
+    unreachable!("the frame was readable");
+}
+
 #[test]
-fn killed_senders_leave_the_queue_usable() {
+fn a_sender_that_dies_within_a_frame_holds_nobody_up() {
     let (link, switch) = (Link::new(), fresh());
-    let a = open_switch(&switch, &link.interface_a(), nobody()).expect("wire");
+    let (a, b) = both(&link, &switch);
     let queue = a.open_queue(64).expect("queue");
     a.attach(&*queue, &rule(5000, 0, false)).expect("rule");
-    let mut heard = 0u64;
-    for round in 0..25u64 {
-        let mut child = process("send", &link, &switch);
-        let until = Instant::now() + Duration::from_micros(500 + 731 * round);
-        let mut last = None;
-        let mut drain = |end: Instant| {
-            while Instant::now() < end {
-                queue.receive(&mut |frame, _| {
-                    let data = payload(frame);
-                    let n = u64::from_ne_bytes(data[..8].try_into().expect("a number"));
-                    assert!(data[8..].iter().all(|&b| b == n as u8));
-                    assert!(last.is_none_or(|l| n > l), "{n} after {last:?}");
-                    last = Some(n);
-                    heard += 1;
-                    true
-                });
-            }
-        };
-        drain(until);
+    for n in 0..40u8 {
+        let mut child = process("die", &link, &switch);
+        b.send(&datagram(5000, &[n; 20])).expect("send");
+        let status = child.wait().expect("wait");
+        assert!(!status.success());
+        b.send(&datagram(5000, &[n; 50])).expect("send");
+        for wanted in [vec![7; 8], vec![n; 20], vec![n; 50]] {
+            // The first two in either order.
+            let until = Instant::now() + PATIENCE;
+            let got = loop {
+                assert!(Instant::now() < until, "the queue is stuck");
+                if let Some(got) = next(&*queue) {
+                    break got;
+                }
+            };
+            assert_eq!(got.len() == 50, wanted.len() == 50);
+        }
+        assert_eq!(next(&*queue), None);
+    }
+}
+
+/// Asleep, with a frame of the living behind one of the dead: it is told.
+#[test]
+fn a_death_within_a_frame_wakes_the_sleeper() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let (link, switch) = (Link::new(), fresh());
+    let (a, b) = both(&link, &switch);
+    let queue = a.open_queue(64).expect("queue");
+    a.attach(&*queue, &rule(5000, 0, false)).expect("rule");
+    let mut child = process("die", &link, &switch);
+    let until = Instant::now() + PATIENCE;
+    while next(&*queue).is_none() {
+        assert!(Instant::now() < until, "the good frame never came");
+    }
+    b.send(&datagram(5000, b"behind")).expect("send");
+    // SAFETY: the queue keeps it open.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(queue.event_fd()) };
+    let wait = Timespec {
+        tv_sec: 10,
+        tv_nsec: 0,
+    };
+    // As one sleeps: arm, look again, wait. That there is no end of it but by the frame, and
+    // no waiting in vain, is what is tested.
+    let got = loop {
+        if let Some(got) = next(&*queue) {
+            break got;
+        }
+        queue.arm();
+        if !queue.pending() {
+            let woken = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&wait));
+            assert_eq!(woken.expect("poll"), 1);
+            queue.acknowledge();
+        }
+    };
+    assert_eq!(got, b"behind");
+    child.wait().expect("wait");
+}
+
+/// Processes are killed at any moment of joining, opening, attaching and sending: the others
+/// go on, and what the dead had is given anew.
+#[test]
+fn killed_at_any_moment_nobody_is_held_up() {
+    let (link, switch) = (Link::new(), fresh());
+    let (a, b) = both(&link, &switch);
+    let here = link.socket_a(5000);
+    for round in 0..60u64 {
+        let mut child = process("churn", &link, &switch);
+        std::thread::sleep(Duration::from_micros(100 + 397 * round));
         child.kill().expect("kill");
         child.wait().expect("wait");
-        drain(Instant::now() + Duration::from_millis(5));
+        // The control plane is free, and there are queues.
+        let queue = a.open_queue(64).expect("queue");
+        let id = a.attach(&*queue, &rule(6000, 0, false)).expect("rule");
+        b.send(&datagram(6000, b"mine")).expect("send");
+        assert_eq!(next(&*queue).as_deref(), Some(&b"mine"[..]));
+        a.detach(id);
     }
-    assert!(heard > 1000, "{heard} frames");
-    let b = open_switch(&switch, &link.interface_b(), nobody()).expect("wire");
-    b.send(&datagram(5000, &[9; 50])).expect("send");
+    // The rules of the dead are gone.
     let until = Instant::now() + PATIENCE;
-    while next(&*queue) != Some(vec![9; 50]) {
-        assert!(Instant::now() < until, "the queue is stuck");
+    while kernel(&here).is_none() {
+        assert!(Instant::now() < until, "a dead process keeps its flow");
+        b.send(&datagram(5000, b"back")).expect("send");
     }
+    drop((a, b));
+    assert_eq!(files(&switch), 0);
+}
+
+/// The last one was killed: the next switch that is made, of whatever name, clears up.
+#[test]
+fn what_the_last_one_leaves_is_swept_up() {
+    let (link, switch) = (Link::new(), fresh());
+    let mut child = process("receive", &link, &switch);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(files(&switch) >= 3);
+    let other = fresh();
+    let wire = open_switch(&other, &link.interface_a(), nobody()).expect("wire");
+    assert_eq!(files(&switch), 0);
+    drop(wire);
+    assert_eq!(files(&other), 0);
 }
 
 /// Several threads send at once, none's frames are lost or out of order.

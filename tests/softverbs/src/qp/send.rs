@@ -7,9 +7,10 @@ use crate::abi::*;
 use crate::cq::Completion;
 use crate::memory::Fault;
 use crate::strict;
-use crate::wire::SendError;
+use crate::wire::{SendError, Wire};
 use crate::{checksum, settings, trace};
 use rustix::io::Errno;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Shortest frame a ConnectX card takes: the part it wants inlined into the descriptor.
@@ -24,13 +25,16 @@ pub(super) struct Sends {
     posted: u64,
     /// Where a frame of several parts, or one whose checksums are filled in, is put together.
     frame: Vec<u8>,
+    /// None once the queue pair is destroyed, which is never freed.
+    wire: Option<Arc<dyn Wire>>,
 }
 
 impl Sends {
-    pub(super) fn new(mtu: u32) -> Self {
+    pub(super) fn new(mtu: u32, wire: Arc<dyn Wire>) -> Self {
         Self {
             posted: 0,
             frame: Vec::with_capacity(mtu as usize + HEADERS),
+            wire: Some(wire),
         }
     }
 
@@ -40,6 +44,7 @@ impl Sends {
 
     pub(super) fn release(&mut self) {
         self.frame = Vec::new();
+        self.wire = None;
     }
 }
 
@@ -225,7 +230,11 @@ impl QueuePair {
         if frame.len() > longest {
             return self.too_long(frame.len());
         }
-        match self.wire.send(frame) {
+        let sent = match &send.wire {
+            Some(wire) => wire.send(frame),
+            None => Err(SendError::Broken(Errno::NODEV)),
+        };
+        match sent {
             Ok(()) | Err(SendError::Full | SendError::LinkDown) => IBV_WC_SUCCESS,
             Err(SendError::Broken(_)) => IBV_WC_FATAL_ERR,
             Err(SendError::Failed(status)) => status,

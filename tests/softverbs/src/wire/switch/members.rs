@@ -1,6 +1,6 @@
 //! Who takes part in a switch: joining, leaving, and clearing up after the dead.
 
-use super::layout::{FILE, MAGIC, MEMBERS, PORTS, QUEUES, Shared, WINDOW, WINDOWS};
+use super::layout::{FILE, MAGIC, MEMBERS, Member, PORTS, QUEUES, Shared, WINDOW, WINDOWS};
 use super::ring::{PRODUCER_MAX, Window, capacity_for, needed};
 use crate::wire::Rule;
 use crate::wire::syscall::{Fd, Mapping};
@@ -13,6 +13,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+
+const DIRECTORY: &str = "/dev/shm";
+const PREFIX: &str = "softverbs.";
+const LOCK: &str = ".lock";
 
 /// When a process started; `None` when there is none, or it is a corpse.
 fn started(pid: u32) -> Option<u64> {
@@ -30,6 +34,14 @@ fn started(pid: u32) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
+/// Whether a member's process is there.
+fn is_alive(member: &Member) -> bool {
+    let since = started(member.pid.load(Ordering::Relaxed));
+    since == Some(member.started.load(Ordering::Relaxed))
+}
+
+mod sweep;
+
 /// Where the files of a switch are.
 #[derive(Clone, Debug)]
 pub(super) struct Paths(String);
@@ -39,7 +51,7 @@ impl Paths {
         if switch.is_empty() || switch.contains('/') || switch.len() > 100 {
             return Err(Errno::INVAL);
         }
-        Ok(Self(format!("/dev/shm/softverbs.{switch}")))
+        Ok(Self(format!("{DIRECTORY}/{PREFIX}{switch}")))
     }
 
     /// The shared memory.
@@ -48,7 +60,7 @@ impl Paths {
     }
 
     fn lock(&self) -> String {
-        format!("{}.lock", self.0)
+        format!("{}{LOCK}", self.0)
     }
 
     /// The pipe that wakes a queue's consumer.
@@ -114,6 +126,7 @@ impl Membership {
     /// Joins the switch, making it if nobody is there.
     pub(super) fn join(switch: &str, address: [u8; 6]) -> Result<Self, Errno> {
         let paths = Paths::new(switch)?;
+        sweep::sweep(&paths);
         let _lock = Lock::take(&paths)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let file = Fd::own(open(paths.memory(), flags, Mode::RUSR | Mode::WUSR)?)?;
@@ -379,7 +392,7 @@ impl Membership {
             }
         }
         let port = member.port.load(Ordering::Relaxed);
-        let shares = |(other, m): (usize, &super::layout::Member)| {
+        let shares = |(other, m): (usize, &Member)| {
             other != index
                 && m.id.load(Ordering::Acquire) != 0
                 && m.port.load(Ordering::Relaxed) == port
@@ -393,11 +406,8 @@ impl Membership {
     /// Removes the dead. Under the lock.
     fn reap(&self) {
         for (index, member) in self.shared().members.iter().enumerate() {
-            if member.id.load(Ordering::Acquire) != 0 {
-                let since = started(member.pid.load(Ordering::Relaxed));
-                if since != Some(member.started.load(Ordering::Relaxed)) {
-                    self.remove_member(index);
-                }
+            if member.id.load(Ordering::Acquire) != 0 && !is_alive(member) {
+                self.remove_member(index);
             }
         }
     }

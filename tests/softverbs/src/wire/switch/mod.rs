@@ -289,6 +289,8 @@ impl WireQueue for SwitchQueue {
         if let Some(window) = self.window() {
             // Pairs with the producer's look after it has published a frame.
             window.header().armed.0.swap(1, Ordering::SeqCst);
+            // Who dies over a frame from now on wakes us; who has died is stepped over here.
+            self.question(window);
         }
     }
 
