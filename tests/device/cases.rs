@@ -27,6 +27,8 @@ const CASES: &[(&str, Case)] = &[
     ("descriptors", verbs::descriptors),
     ("traced", verbs::traced),
     ("faults", faults::port_and_device),
+    ("no_link_at_first", faults::no_link_at_first),
+    ("no_system_call", verbs::no_system_call),
     ("receive_error", faults::receive_error),
     ("send_error", faults::send_error),
     ("fatal_events", faults::fatal_events),

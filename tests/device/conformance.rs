@@ -7,6 +7,7 @@ use crate::link::{
 use engine::clock;
 use engine::device::{Flow, QueueOptions, VerbsOptions};
 use std::net::SocketAddrV4;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 type Part = fn(Kind);
@@ -18,6 +19,7 @@ pub(crate) const PARTS: &[(&str, Part)] = &[
     ("frames keep their bytes and their order", order),
     ("any length up to the MTU", lengths),
     ("a burst above the ring", burst),
+    ("several threads send", threads),
     ("a sleeper is woken", sleep),
     ("one sender only", peer),
     ("groups", multicast),
@@ -149,6 +151,50 @@ fn burst(kind: Kind) {
     // It goes on.
     link.send(5000, b"after");
     assert_eq!(link.take(), b"after");
+}
+
+fn threads(kind: Kind) {
+    const EACH: u32 = 1000;
+    const AT_ONCE: u32 = 64;
+    let mut link = Link::open(kind, small());
+    link.queue().steer(&[flow(5000)]).expect("room for a flow");
+    // No more on the way than any ring holds.
+    let (sent, received) = (AtomicU32::new(0), AtomicU32::new(0));
+    let Link { sender, far } = &mut link;
+    let transmit = &sender.transmit;
+    let queue = far.as_mut().map_or(&mut sender.queue, |far| &mut far.queue);
+    let mut came = [0u32; 4];
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (sent, received) = (&sent, &received);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let place = sent.fetch_add(1, Ordering::SeqCst);
+                    let deadline = Instant::now() + PATIENCE;
+                    let behind = || place - received.load(Ordering::SeqCst).min(place);
+                    while behind() >= AT_ONCE {
+                        assert!(Instant::now() < deadline, "stuck");
+                        std::thread::yield_now();
+                    }
+                    let bytes = [thread.to_be_bytes(), number.to_be_bytes()].concat();
+                    let frame = frame(ADDRESSES[1], [5000; 2], &bytes);
+                    while transmit.send(&frame).is_err() {
+                        assert!(Instant::now() < deadline, "full for good");
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        for _ in 0..4 * EACH {
+            let bytes = take_within(&mut **queue, PATIENCE).expect("a frame comes");
+            received.fetch_add(1, Ordering::SeqCst);
+            let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().expect("four"));
+            let count = &mut came[word(0) as usize];
+            assert_eq!(word(4), *count, "each thread's own order");
+            *count += 1;
+        }
+    });
+    assert_eq!(came, [EACH; 4]);
 }
 
 fn sleep(kind: Kind) {

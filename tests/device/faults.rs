@@ -54,6 +54,18 @@ fn ip(words: &str) {
     netns::ip(&words).expect("the namespace is ours");
 }
 
+/// A port without link when it is opened.
+pub(crate) fn no_link_at_first() {
+    ip("link set vdev0 down");
+    let mut link = Link::open(Kind::Verbs, plain());
+    assert_eq!(next_fault(link.queue()), Fault::PortDown);
+    ip("link set vdev0 up");
+    assert_eq!(next_fault(link.queue()), Fault::PortUp);
+    link.queue().steer(&[flow(5000)]).expect("room for a flow");
+    link.send(5000, b"up");
+    assert_eq!(link.take(), b"up");
+}
+
 /// Tells the library what is to go wrong from now on.
 fn order(text: &str) {
     let path = std::env::var("SOFTVERBS_CONTROL").expect("set by the test");

@@ -97,7 +97,7 @@ impl Kind {
 /// is given, addresses exchanged.
 pub(crate) struct Link {
     pub(crate) sender: Opened,
-    far: Option<Opened>,
+    pub(crate) far: Option<Opened>,
 }
 
 impl Link {

@@ -193,6 +193,42 @@ fn ports_and_devices_that_go_are_announced_to_every_queue() {
     on_both_wires("faults");
 }
 
+#[test]
+fn a_port_without_link_is_told_from_the_start() {
+    run("no_link_at_first", &[]);
+}
+
+/// On the wire that needs none itself.
+#[test]
+fn the_data_path_makes_no_system_call() {
+    if !require::netns() || !require::program("strace") {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("device-{}.strace", std::process::id()));
+    let text = path.to_string_lossy().into_owned();
+    for without_stamps in ["0", "1"] {
+        let env = [
+            ("SOFTVERBS_NO_TIMESTAMP", without_stamps),
+            ("SOFTVERBS_WIRE", "switch"),
+        ];
+        run_by(&["strace", "-f", "-o", &text], "no_system_call", &env);
+        let calls = std::fs::read_to_string(&path).expect("strace has written it");
+        let _ = std::fs::remove_file(&path);
+        let thread_of = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+        let is_mark = |line: &&str| line.contains(" sched_yield()");
+        let mark = calls.lines().find(is_mark).expect("the case yields twice");
+        let own: Vec<_> = calls
+            .lines()
+            .filter(|l| thread_of(l) == thread_of(mark))
+            .collect();
+        let marks: Vec<_> = (0..own.len()).filter(|n| is_mark(&own[*n])).collect();
+        let [begin, end] = marks[..] else {
+            panic!("{} marks", marks.len());
+        };
+        assert_eq!(&own[begin + 1..end], [""; 0], "between the two");
+    }
+}
+
 /// With a file by which the case tells the library what is to go wrong.
 fn run_with_faults(case: &str, wire: &str) {
     static SERIAL: AtomicU32 = AtomicU32::new(0);

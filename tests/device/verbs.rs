@@ -186,7 +186,24 @@ pub(crate) fn descriptors_open() -> Vec<i32> {
         .collect()
 }
 
-/// The engine's descriptors are out of the program's way.
+/// Bytes of mappings that a fork does not copy (`dc`: MADV_DONTFORK).
+fn out_of_children() -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("proc is mounted");
+    let mut bytes = 0;
+    let mut size = 0;
+    for line in maps.lines() {
+        if let Some(text) = line.strip_prefix("Size:") {
+            let number = text.trim().trim_end_matches(" kB").parse::<usize>();
+            size = number.expect("proc(5)") << 10;
+        }
+        if line.starts_with("VmFlags:") && line.contains(" dc") {
+            bytes += size;
+        }
+    }
+    bytes
+}
+
+/// The engine's descriptors are out of the program's way, its memory out of the children's.
 pub(crate) fn descriptors() {
     let opened = open(&Verbs, 0, plain()).expect("the device opens");
     let sleep = opened.queue.sleep_fd().expect("it can be slept on");
@@ -195,8 +212,11 @@ pub(crate) fn descriptors() {
         assert!(fd > 512, "{fd}");
         assert!(engine::sys::fd::is_internal(fd));
     }
+    let kept_out = out_of_children();
+    assert!(kept_out > 128 << 10, "64 buffers of each side: {kept_out}");
     drop(opened);
     assert!(!engine::sys::fd::is_internal(sleep), "given back");
+    assert!(out_of_children() + (128 << 10) < kept_out);
 }
 
 /// Sends a few frames of both kinds, for the trace.
@@ -221,4 +241,24 @@ pub(crate) fn traced() {
     for number in 0..16u32 {
         assert_eq!(link.take()[0], number as u8);
     }
+}
+
+/// Sends and receives between two calls that a trace shows.
+pub(crate) fn no_system_call() {
+    let mut link = Link::open(Kind::Verbs, plain());
+    link.queue().steer(&[flow(5000)]).expect("room for a flow");
+    // Both kinds: inside the request, and by way of a buffer.
+    let frames = [10, 500].map(|length| frame(ADDRESSES[1], [5000; 2], &vec![7; length]));
+    let mut turn = || {
+        for frame in &frames {
+            while link.sender.transmit.send(frame).is_err() {}
+            let queue = link.queue();
+            while queue.next().is_none() {}
+            queue.release();
+        }
+    };
+    (0..200).for_each(|_| turn());
+    std::thread::yield_now();
+    (0..5000).for_each(|_| turn());
+    std::thread::yield_now();
 }

@@ -13,7 +13,7 @@ mod shared;
 
 pub use options::VerbsOptions;
 
-use super::{Backend, Delivery, Opened, Port, QueueOptions};
+use super::{Backend, Delivery, Fault, Opened, Port, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::sys::verbs::{
     self, CompletionQueue, CqOptions, DeviceList, Memory, QpSizes, QueuePair, Region, RxRing,
@@ -58,7 +58,8 @@ impl Backend for Verbs {
         }
         let device = Device::open(&list, place.device, name)?;
         let info = device.domain.context().port(place.port);
-        if !info.map_err(probe::open_reason)?.ethernet {
+        let info = info.map_err(probe::open_reason)?;
+        if !info.ethernet {
             return Err(Reason::InfiniBand);
         }
         let scope = rules::Scope {
@@ -66,7 +67,7 @@ impl Backend for Verbs {
             port: place.port,
             multicast_by_mac: options.multicast_by_mac,
         };
-        open_queue(device, scope, port.mtu, options)
+        open_queue(device, scope, port.mtu, options, info.active)
     }
 }
 
@@ -102,6 +103,7 @@ fn open_queue(
     scope: rules::Scope,
     mtu: u32,
     options: &VerbsOptions,
+    active: bool,
 ) -> Result<Opened, Reason> {
     let limits = device.limits;
     let domain = &device.domain;
@@ -150,6 +152,11 @@ fn open_queue(
         Arc::clone(&reports),
         Arc::clone(&device),
     );
+    if !active {
+        // The event for it came before there was anybody to tell.
+        reports.push(Fault::PortDown);
+        device.watch.raise();
+    }
     let name = device.name.name.clone();
     Ok(Opened {
         queue: Box::new(VerbsQueue::new(ring, pair, scope, reports, device)),
