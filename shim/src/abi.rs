@@ -49,6 +49,32 @@ pub(crate) fn errno() -> Errno {
     Errno(unsafe { *place })
 }
 
+/// The calling thread's `errno` as it was when a call came in: what the engine does
+/// meanwhile (futexes of its locks) is nobody's.
+pub(crate) struct KeptErrno {
+    place: *mut c_int,
+    value: c_int,
+}
+
+impl KeptErrno {
+    /// Reads it.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        // SAFETY: no precondition.
+        let place = unsafe { libc::__errno_location() };
+        // SAFETY: the address of this thread's errno, valid while the thread lives.
+        let value = unsafe { *place };
+        Self { place, value }
+    }
+
+    /// Puts it back.
+    #[inline(always)]
+    pub(crate) fn restore(&self) {
+        // SAFETY: as it was read, in the same thread: the value is not Send.
+        unsafe { *self.place = self.value };
+    }
+}
+
 /// The two numbers that pipe or socketpair made.
 ///
 /// # Safety

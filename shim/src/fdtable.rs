@@ -27,10 +27,13 @@ const LIMIT: usize = 1 << 20;
 /// Entries that one mapping of the pool holds.
 const SLAB: usize = 1024;
 
-/// Table's share of an entry: some slot points at it.
-const LINKED: u64 = 1 << 63;
 /// There is an object inside.
-const FULL: u64 = 1 << 62;
+const FULL: u64 = 1;
+/// Table's share of an entry: some slot points at it.
+const LINKED: u64 = 1 << 1;
+/// One reader that is counted in. In the low bits are flags, so that the number which a
+/// leaving reader looks for fits an instruction.
+const READER: u64 = 1 << 2;
 
 /// What hangs on a descriptor number.
 #[derive(Clone, Debug)]
@@ -179,15 +182,33 @@ impl<T> FdTable<T> {
     }
 
     /// The object of a number.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, fd: RawFd) -> Option<Ref<'_, T>> {
         let slot = self.slot(fd)?;
+        let seen = slot.load(Ordering::Acquire);
+        // SAFETY: an entry's memory is never given back, whatever became of it.
+        let entry = unsafe { seen.as_ref() }?;
+        // Pairs with the fetch_and of `unlink`: whoever comes second sees the other.
+        entry.state.fetch_add(READER, Ordering::AcqRel);
+        if ptr::eq(slot.load(Ordering::Acquire), seen) {
+            return Some(Ref { table: self, entry });
+        }
+        self.get_again(slot, entry)
+    }
+
+    /// The slot changed under a reader, who is counted in to the entry of before.
+    #[cold]
+    fn get_again<'a>(
+        &'a self,
+        slot: &AtomicPtr<Entry<T>>,
+        before: &'a Entry<T>,
+    ) -> Option<Ref<'a, T>> {
+        self.count_out(before);
         loop {
             let seen = slot.load(Ordering::Acquire);
-            // SAFETY: an entry's memory is never given back, whatever became of it.
+            // SAFETY: as in `get`.
             let entry = unsafe { seen.as_ref() }?;
-            // Pairs with the fetch_and of `unlink`: whoever comes second sees the other.
-            entry.state.fetch_add(1, Ordering::AcqRel);
+            entry.state.fetch_add(READER, Ordering::AcqRel);
             if ptr::eq(slot.load(Ordering::Acquire), seen) {
                 return Some(Ref { table: self, entry });
             }
@@ -302,8 +323,8 @@ impl<T> FdTable<T> {
 
     #[inline]
     fn count_out(&self, entry: &Entry<T>) {
-        let before = entry.state.fetch_sub(1, Ordering::AcqRel);
-        if before == FULL + 1 {
+        let before = entry.state.fetch_sub(READER, Ordering::AcqRel);
+        if before == FULL + READER {
             self.reclaim(entry);
         }
     }

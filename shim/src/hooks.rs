@@ -17,27 +17,36 @@ mod socket;
 mod transfer;
 
 /// Defines hooks through redhook: `name(arguments) -> result = internal name, pass if
-/// (condition) => operation`. The operation is a [`crate::verdict::Verdict`].
+/// (condition) => operation`. The operation is a [`crate::verdict::Verdict`]; `errno` is kept
+/// meanwhile, `keeping errno` means that the operation does that itself.
 macro_rules! hooks {
+    (@keep $kept:ident) => {
+        let $kept = Some($crate::abi::KeptErrno::new());
+    };
+    (@keep $kept:ident errno) => {
+        let $kept = None;
+    };
     ($(
         fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty = $internal:ident,
-        pass if $foreign:expr => $verdict:expr;
+        pass if $foreign:expr $(, keeping $itself:ident)? => $verdict:expr;
     )*) => {
         $(
         redhook::hook! {
             unsafe fn $name($($arg: $type),*) -> $result => $internal {
+                // Of its own, lest a call that is passed on pay for its frame.
+                #[inline(never)]
+                unsafe fn ours($($arg: $type),*) -> $result {
+                    $crate::hooks::hooks!(@keep kept $($itself)?);
+                    let verdict: $crate::verdict::Verdict = $verdict;
+                    // SAFETY: the caller's own arguments.
+                    verdict.finish(kept, || unsafe { redhook::real!($name)($($arg),*) })
+                }
                 if $foreign {
                     // SAFETY: the caller's own arguments.
                     return unsafe { redhook::real!($name)($($arg),*) };
                 }
-                // What the engine does meanwhile (futexes of its locks) is nobody's errno.
-                let before = $crate::abi::errno();
-                let verdict: $crate::verdict::Verdict = $verdict;
-                if matches!(verdict, $crate::verdict::Verdict::Handled(_)) {
-                    $crate::abi::set_errno(before);
-                }
                 // SAFETY: the caller's own arguments.
-                verdict.or_else(|| unsafe { redhook::real!($name)($($arg),*) })
+                unsafe { ours($($arg),*) }
             }
         }
     )*

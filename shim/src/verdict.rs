@@ -2,7 +2,7 @@
 //!
 //! A call that succeeds leaves `errno` alone, as libc does. Source: errno(3).
 
-use crate::abi;
+use crate::abi::{self, KeptErrno};
 use engine::error::Errno;
 
 /// Answer of the typed operations in [`crate::ops`] to a hook.
@@ -39,7 +39,21 @@ impl CResult for libc::ssize_t {
 }
 
 impl Verdict {
+    /// As [`Self::or_else`], with `errno` as it was kept unless the call fails.
+    #[inline(always)]
+    pub(crate) fn finish<R: CResult>(
+        self,
+        kept: Option<KeptErrno>,
+        original: impl FnOnce() -> R,
+    ) -> R {
+        if let (Self::Handled(_), Some(errno)) = (&self, kept) {
+            errno.restore();
+        }
+        self.or_else(original)
+    }
+
     /// Turns the answer into the C result; `original` makes libc's call.
+    #[inline(always)]
     pub(crate) fn or_else<R: CResult>(self, original: impl FnOnce() -> R) -> R {
         match self {
             Self::Handled(count) => R::from_count(count),

@@ -7,10 +7,11 @@
 use super::{Backend, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::clock;
 use crate::error::{Errno, Reason};
-use crossbeam::queue::ArrayQueue;
+use crossbeam::utils::CachePadded;
+use parking_lot::Mutex;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const SLOTS: usize = 256;
 const SLOT_SIZE: usize = 2048;
@@ -32,23 +33,22 @@ impl Backend for Memory {
 
     fn open(&self, _port: Port<'_>, _options: QueueOptions) -> Result<Opened, Reason> {
         let wire = Arc::new(Wire {
-            full: ArrayQueue::new(SLOTS),
-            empty: ArrayQueue::new(SLOTS),
+            frames: Mutex::new(Frames {
+                slots: (0..SLOTS).map(|_| Slot::empty()).collect(),
+                head: 0,
+                tail: 0,
+            }),
+            waiting: CachePadded::new(AtomicUsize::new(0)),
             drops: AtomicU64::new(0),
             ports: [const { AtomicU64::new(0) }; PORT_WORDS],
             started: clock::realtime(),
         });
-        for _ in 0..SLOTS {
-            let _ = wire.empty.push(Box::new(Slot {
-                bytes: [0; SLOT_SIZE],
-                length: 0,
-            }));
-        }
         Ok(Opened {
             queue: Box::new(MemoryQueue {
                 wire: Arc::clone(&wire),
-                head: None,
-                taken: 0,
+                taken: Slot::empty(),
+                holds: false,
+                count: 0,
             }),
             transmit: Box::new(MemoryTransmit { wire }),
             slots: SLOTS as u32,
@@ -63,10 +63,29 @@ struct Slot {
     length: usize,
 }
 
+impl Slot {
+    fn empty() -> Box<Self> {
+        Box::new(Self {
+            bytes: [0; SLOT_SIZE],
+            length: 0,
+        })
+    }
+}
+
+/// Frames on their way, first in first out.
+#[derive(Debug)]
+struct Frames {
+    slots: Vec<Box<Slot>>,
+    /// Monotonic positions.
+    head: usize,
+    tail: usize,
+}
+
 #[derive(Debug)]
 struct Wire {
-    full: ArrayQueue<Box<Slot>>,
-    empty: ArrayQueue<Box<Slot>>,
+    frames: Mutex<Frames>,
+    /// How many frames wait, for a look without the lock.
+    waiting: CachePadded<AtomicUsize>,
     drops: AtomicU64,
     /// Ports that are taken, a bit each.
     ports: [AtomicU64; PORT_WORDS],
@@ -74,36 +93,62 @@ struct Wire {
 }
 
 /// Exchanges sender and receiver of an Ethernet/IPv4/UDP frame; no checksum changes.
-fn turn_round(frame: &mut [u8]) {
-    let (mac_a, mac_b) = frame[..12].split_at_mut(6);
-    mac_a.swap_with_slice(mac_b);
-    let (ip_a, ip_b) = frame[26..34].split_at_mut(4);
-    ip_a.swap_with_slice(ip_b);
-    let (port_a, port_b) = frame[34..38].split_at_mut(2);
-    port_a.swap_with_slice(port_b);
+fn turn_round(frame: &mut [u8; HEADERS]) {
+    exchange::<6>(frame, 0);
+    exchange::<4>(frame, 26);
+    exchange::<2>(frame, 34);
+}
+
+/// Exchanges the field of N bytes at `at` with the one behind it.
+#[inline]
+fn exchange<const N: usize>(frame: &mut [u8; HEADERS], at: usize) {
+    let mut first = [0; N];
+    first.copy_from_slice(&frame[at..at + N]);
+    frame.copy_within(at + N..at + 2 * N, at);
+    frame[at + N..at + 2 * N].copy_from_slice(&first);
 }
 
 #[derive(Debug)]
 struct MemoryQueue {
     wire: Arc<Wire>,
-    head: Option<Box<Slot>>,
-    taken: u64,
+    /// The head's frame while `holds`, else a spare slot.
+    taken: Box<Slot>,
+    holds: bool,
+    /// Frames given back.
+    count: u64,
+}
+
+impl MemoryQueue {
+    /// Exchanges the spare slot for the oldest frame.
+    #[inline]
+    fn take(&mut self) -> bool {
+        if self.wire.waiting.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        let mut frames = self.wire.frames.lock();
+        let at = frames.head % SLOTS;
+        std::mem::swap(&mut self.taken, &mut frames.slots[at]);
+        frames.head += 1;
+        let waiting = frames.tail - frames.head;
+        self.wire.waiting.store(waiting, Ordering::Release);
+        self.holds = true;
+        true
+    }
 }
 
 impl Queue for MemoryQueue {
     fn ready(&self) -> bool {
-        self.head.is_some() || !self.wire.full.is_empty()
+        self.holds || self.wire.waiting.load(Ordering::Acquire) != 0
     }
 
     fn next(&mut self) -> Option<RxFrame<'_>> {
-        if self.head.is_none() {
-            self.head = Some(self.wire.full.pop()?);
+        if !self.holds && !self.take() {
+            return None;
         }
-        let slot = self.head.as_ref()?;
         Some(RxFrame {
-            data: slot.bytes.get(..slot.length)?,
+            data: self.taken.bytes.get(..self.taken.length)?,
             // One nanosecond a frame: in order, and no clock is read.
-            timestamp: self.wire.started + self.taken,
+            timestamp: self.wire.started + self.count,
             trusted: false,
             segment: 0,
         })
@@ -114,10 +159,8 @@ impl Queue for MemoryQueue {
     }
 
     fn release(&mut self) {
-        if let Some(slot) = self.head.take() {
-            self.taken += 1;
-            let _ = self.wire.empty.push(slot);
-        }
+        self.count += u64::from(self.holds);
+        self.holds = false;
     }
 
     fn sleep_fd(&self) -> Option<RawFd> {
@@ -159,15 +202,22 @@ impl Transmit for MemoryTransmit {
         if self.wire.ports[word].load(Ordering::Relaxed) & bit == 0 {
             return Ok(());
         }
-        let Some(mut slot) = self.wire.empty.pop() else {
+        let mut frames = self.wire.frames.lock();
+        let waiting = frames.tail - frames.head;
+        if waiting == SLOTS {
             self.wire.drops.fetch_add(1, Ordering::Relaxed);
             return Ok(());
-        };
+        }
+        let at = frames.tail % SLOTS;
+        let slot = &mut *frames.slots[at];
         slot.length = frame.len();
         let copy = &mut slot.bytes[..frame.len()];
         copy.copy_from_slice(frame);
-        turn_round(copy);
-        let _ = self.wire.full.push(slot);
+        if let Some(headers) = copy.first_chunk_mut::<HEADERS>() {
+            turn_round(headers);
+        }
+        frames.tail += 1;
+        self.wire.waiting.store(waiting + 1, Ordering::Release);
         Ok(())
     }
 

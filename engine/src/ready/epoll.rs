@@ -17,7 +17,7 @@ use crate::sys::event::{self, Event};
 use parking_lot::Mutex;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const EPOLLIN: u32 = libc::EPOLLIN as u32;
 const EPOLLRDNORM: u32 = libc::EPOLLRDNORM as u32;
@@ -58,11 +58,16 @@ impl Member {
 
     /// Bits that only the kernel socket knows: looked at when the engine reports an entry
     /// that wants them too, for Linux reports all of an entry at once.
+    #[inline]
     fn kernel_bits(&self) -> u32 {
-        let wanted = self.events & KERNEL_BITS;
-        if wanted == 0 {
-            return 0;
+        match self.events & KERNEL_BITS {
+            0 => 0,
+            wanted => self.ask_kernel(wanted),
         }
+    }
+
+    #[inline(never)]
+    fn ask_kernel(&self, wanted: u32) -> u32 {
         let mut one = [libc::pollfd {
             fd: self.fd,
             events: wanted as i16,
@@ -75,17 +80,21 @@ impl Member {
     }
 
     /// Takes note of a report; true: a one-shot entry, disarmed by it.
+    #[inline]
     fn report(&mut self, round: u64) -> bool {
         self.reported = round;
         if self.events & EPOLLET != 0 {
             self.seen = Some(self.arrivals());
         }
         let once = self.events & EPOLLONESHOT != 0;
-        self.armed &= !once;
+        if once {
+            self.armed = false;
+        }
         once
     }
 
     /// The bits that the engine reports now.
+    #[inline]
     fn engine_bits(&self) -> u32 {
         let bits = self.events & (EPOLLIN | EPOLLRDNORM);
         if bits == 0 || !self.armed || !self.object.readable(0) {
@@ -164,6 +173,8 @@ pub struct Epoll {
     core: &'static Core,
     members: Lock<Members>,
     count: AtomicUsize,
+    /// See [`Self::known_mask`].
+    mask: AtomicU64,
     /// There are, or may be, descriptors in the set that only the kernel knows.
     foreign: AtomicBool,
     /// An entry wants to know about writing: the kernel's part is not to be kept back.
@@ -191,6 +202,7 @@ impl Epoll {
             core,
             members: Lock::new(Members::default()),
             count: AtomicUsize::new(0),
+            mask: AtomicU64::new(0),
             foreign: AtomicBool::new(used),
             writable: AtomicBool::new(false),
             kick: Mutex::new(None),
@@ -203,6 +215,13 @@ impl Epoll {
         }
     }
 
+    /// What [`Self::ring_mask`] found last, and the epoch of the rings before it: 32 bits each.
+    #[inline]
+    fn known_mask(&self) -> Option<u32> {
+        let known = self.mask.load(Ordering::Relaxed);
+        ((known >> 32) as u32 == self.core.rings_epoch()).then_some(known as u32)
+    }
+
     /// No member needs the engine: the kernel's epoll_wait alone is right.
     #[inline]
     #[must_use]
@@ -211,11 +230,17 @@ impl Epoll {
     }
 
     /// A call that knows of the engine looks at the set: the kick has done its work.
+    #[inline]
     fn end_kick(&self) {
         if self.kicking.load(Ordering::Relaxed) {
-            self.kicking.store(false, Ordering::Relaxed);
-            *self.kick.lock() = None;
+            self.drop_kick();
         }
+    }
+
+    #[cold]
+    fn drop_kick(&self) {
+        self.kicking.store(false, Ordering::Relaxed);
+        *self.kick.lock() = None;
     }
 
     /// Whether the kick stands for such an entry.
@@ -223,13 +248,28 @@ impl Epoll {
         self.kicking.load(Ordering::Relaxed) && self.kick.lock().as_ref().is_some_and(is)
     }
 
+    #[inline]
     pub(super) fn ring_mask(&self, depth: u32) -> u32 {
         self.end_kick();
-        self.members.lock().map_or(0, |m| {
-            m.list
-                .iter()
-                .fold(0, |mask, e| mask | e.object.ring_mask(depth))
-        })
+        self.known_mask().unwrap_or_else(|| self.find_mask(depth))
+    }
+
+    #[inline(never)]
+    fn find_mask(&self, depth: u32) -> u32 {
+        // Read before the members: a change meanwhile makes the mask stale, not wrong.
+        let epoch = self.core.rings_epoch();
+        let Some(members) = self.members.lock() else {
+            return 0;
+        };
+        let masks = members.list.iter().map(|m| m.object.ring_mask(depth));
+        let mask = masks.fold(0, |all, mask| all | mask);
+        // Under the lock, so that no older one comes after a newer. Of a set inside a set
+        // that is too deep the mask is cut off, and not to be remembered.
+        if depth == 0 {
+            let known = u64::from(epoch) << 32 | u64::from(mask);
+            self.mask.store(known, Ordering::Relaxed);
+        }
+        mask
     }
 
     pub(super) fn any_ready(&self, depth: u32) -> bool {
@@ -362,6 +402,7 @@ impl Epoll {
     fn note(&self, members: &Members) {
         let writable = members.list.iter().any(|m| m.events & KERNEL_BITS != 0);
         self.writable.store(writable, Ordering::Relaxed);
+        self.core.rings_changed();
         self.count.store(members.list.len(), Ordering::Release);
     }
 
@@ -395,22 +436,33 @@ impl Epoll {
             engine: 0,
         };
         let result = wait(self.core, &mut set, How { timeout, mask });
-        let engine = set.engine;
+        let engine = set.engine as u64;
+        let events = &self.stats.events;
+        match result {
+            // Counted one by one: a locked addition of nothing costs as much as any.
+            Ok(n) if engine > 0 => {
+                events.offload_ready.add_shared(engine);
+                events.poll_hit.add_shared(1);
+                if n as u64 > engine {
+                    events.os_ready.add(n as u64 - engine);
+                }
+            }
+            result => self.count_rest(result),
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn count_rest(&self, result: Result<usize, Errno>) {
         let events = &self.stats.events;
         match result {
             Ok(0) => events.timeouts.add(1),
             Ok(n) => {
-                events.offload_ready.add(engine as u64);
-                events.os_ready.add(n.saturating_sub(engine) as u64);
-                if engine > 0 {
-                    events.poll_hit.add(1)
-                } else {
-                    events.poll_miss.add(1)
-                }
+                events.os_ready.add(n as u64);
+                events.poll_miss.add(1);
             }
             Err(_) => events.errors.add(1),
         }
-        result
     }
 
     /// A descriptor number now names this instance.
@@ -472,34 +524,47 @@ impl EpollSet<'_> {
             members.round += 1;
         }
         let round = members.round;
-        let total = members.list.len();
-        let start = members.turn.min(total);
-        for at in (start..total).chain(0..start) {
+        let Members { list, turn, .. } = &mut *members;
+        // In order, so that a pass over all entries has an end.
+        let start = (*turn).min(list.len());
+        let (before, from) = list.split_at_mut(start);
+        for (at, member) in from.iter_mut().enumerate() {
             if self.filled == self.out.len() {
-                // In order, so that a pass over all entries has an end.
-                members.turn = at;
+                *turn = start + at;
+                return *turn == 0;
+            }
+            self.report(member, round);
+        }
+        for (at, member) in before.iter_mut().enumerate() {
+            if self.filled == self.out.len() {
+                *turn = at;
                 return at == 0;
             }
-            let member = &mut members.list[at];
-            if member.reported == round {
-                continue;
-            }
-            let bits = member.engine_bits();
-            if bits == 0 {
-                continue;
-            }
-            if member.report(round) {
-                self.disarm_kernel(member);
-            }
-            self.out[self.filled] = libc::epoll_event {
-                events: bits | member.kernel_bits(),
-                u64: member.data,
-            };
-            self.filled += 1;
-            self.engine += 1;
+            self.report(member, round);
         }
-        members.turn = 0;
+        *turn = 0;
         true
+    }
+
+    /// Reports an entry if the engine has something for it that is not reported yet.
+    #[inline]
+    fn report(&mut self, member: &mut Member, round: u64) {
+        if member.reported == round {
+            return;
+        }
+        let bits = member.engine_bits();
+        if bits == 0 {
+            return;
+        }
+        if member.report(round) {
+            self.disarm_kernel(member);
+        }
+        self.out[self.filled] = libc::epoll_event {
+            events: bits | member.kernel_bits(),
+            u64: member.data,
+        };
+        self.filled += 1;
+        self.engine += 1;
     }
 
     /// Asks the kernel for as many as there is room for, and gives its events back their
@@ -548,6 +613,7 @@ impl Set for EpollSet<'_> {
         self.epoll.ring_mask(0)
     }
 
+    #[inline]
     fn engine_ready(&mut self) -> usize {
         self.filled = 0;
         self.engine = 0;

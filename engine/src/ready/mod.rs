@@ -37,6 +37,7 @@ const DEPTH: u32 = 5;
 
 impl Object {
     /// Bits of the rings that can make it ready.
+    #[inline]
     #[must_use]
     pub(crate) fn ring_mask(&self, depth: u32) -> u32 {
         match self {
@@ -47,6 +48,7 @@ impl Object {
     }
 
     /// Ready to read as far as the engine knows.
+    #[inline]
     #[must_use]
     pub(crate) fn readable(&self, depth: u32) -> bool {
         match self {

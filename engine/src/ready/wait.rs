@@ -43,6 +43,7 @@ pub(super) struct How {
 }
 
 /// Waits until the set has something to report, the time-out passes (0) or a signal comes.
+#[inline]
 pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
     if how.timeout == Some(0) {
         core.poll_mask_whole(set.ring_mask());
@@ -54,6 +55,12 @@ pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, 
     if ready > 0 && how.mask.is_none() && !set.kernel_first() {
         return Ok(ready);
     }
+    wait_longer(core, set, how)
+}
+
+/// The engine had nothing at once, or the kernel is to be asked anyway.
+#[inline(never)]
+fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
     let ready = set.kernel_ready()?;
     if ready > 0 {
         return Ok(ready);

@@ -16,7 +16,7 @@ use crate::sys::{event, raw::thread_pointer};
 use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const SINGLE: u8 = 0;
 const SPIN: u8 = 1;
@@ -118,8 +118,8 @@ pub struct Lock<T> {
     owner: AtomicUsize,
     /// Thread pointer of the biased holder, 0 when it is outside (single).
     biased: AtomicUsize,
-    /// How it is held across fork.
-    held_biased: AtomicBool,
+    /// How it is held across fork: a [`Held`].
+    held: AtomicU8,
     mutex: parking_lot::RawMutex,
     value: UnsafeCell<T>,
 }
@@ -137,6 +137,18 @@ impl<T> std::fmt::Debug for Lock<T> {
     }
 }
 
+/// How a guard came in, and so how it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Held {
+    /// By the owner word.
+    Owned = 0,
+    /// By the owner word behind the mutex.
+    Mutexed = 1,
+    /// By bias.
+    Biased = 2,
+}
+
 enum Entered {
     Biased,
     Owned,
@@ -149,7 +161,7 @@ impl<T> Lock<T> {
         Self {
             owner: AtomicUsize::new(0),
             biased: AtomicUsize::new(0),
-            held_biased: AtomicBool::new(false),
+            held: AtomicU8::new(Held::Owned as u8),
             mutex: parking_lot::RawMutex::INIT,
             value: UnsafeCell::new(value),
         }
@@ -159,14 +171,41 @@ impl<T> Lock<T> {
     #[inline]
     pub fn lock(&self) -> Option<Guard<'_, T>> {
         let me = thread_pointer();
+        // The default mode's way in, short enough to be inlined.
+        if MODE.load(Ordering::Relaxed) == SPIN && self.take_free(me) {
+            return Some(self.guard(Held::Owned));
+        }
+        self.lock_slow(me)
+    }
+
+    #[inline(never)]
+    fn lock_slow(&self, me: usize) -> Option<Guard<'_, T>> {
         match self.enter_biased(me) {
-            Entered::Biased => Some(Guard {
-                lock: self,
-                biased: true,
-            }),
+            Entered::Biased => Some(self.guard(Held::Biased)),
             Entered::Refused => None,
             Entered::Owned => self.enter_owned(me),
         }
+    }
+
+    #[inline]
+    fn guard(&self, held: Held) -> Guard<'_, T> {
+        Guard { lock: self, held }
+    }
+
+    /// Takes the owner word if nobody is inside in any way.
+    #[inline]
+    fn take_free(&self, me: usize) -> bool {
+        let free = self
+            .owner
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
+            return false;
+        }
+        if self.biased.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        self.owner.store(0, Ordering::Release);
+        false
     }
 
     /// Holds the lock across fork, so that the child finds the value whole. False: this
@@ -176,49 +215,49 @@ impl<T> Lock<T> {
         let Some(guard) = self.lock() else {
             return false;
         };
-        self.held_biased.store(guard.biased, Ordering::Relaxed);
+        self.held.store(guard.held as u8, Ordering::Relaxed);
         let _ = std::mem::ManuallyDrop::new(guard);
         true
     }
 
     /// Ends a successful [`Self::hold_for_fork`], in the parent and in the child.
     pub fn release_after_fork(&self) {
-        drop(Guard {
-            lock: self,
-            biased: self.held_biased.load(Ordering::Relaxed),
-        });
+        let held = match self.held.load(Ordering::Relaxed) {
+            0 => Held::Owned,
+            1 => Held::Mutexed,
+            _ => Held::Biased,
+        };
+        drop(self.guard(held));
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let me = thread_pointer();
+        if MODE.load(Ordering::Relaxed) == SPIN {
+            return self.take_free(me).then(|| self.guard(Held::Owned));
+        }
+        self.try_lock_slow(me)
+    }
+
+    #[inline(never)]
+    fn try_lock_slow(&self, me: usize) -> Option<Guard<'_, T>> {
         match self.enter_biased(me) {
-            Entered::Biased => {
-                return Some(Guard {
-                    lock: self,
-                    biased: true,
-                });
-            }
+            Entered::Biased => return Some(self.guard(Held::Biased)),
             Entered::Refused => return None,
             Entered::Owned => {}
         }
-        if MODE.load(Ordering::Relaxed) == MUTEX && !self.mutex.try_lock() {
+        if MODE.load(Ordering::Relaxed) != MUTEX {
+            return self.take_free(me).then(|| self.guard(Held::Owned));
+        }
+        if !self.mutex.try_lock() {
             return None;
         }
-        let free = self
-            .owner
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed);
-        if free.is_ok() && self.biased.load(Ordering::Acquire) == 0 {
-            return Some(Guard {
-                lock: self,
-                biased: false,
-            });
+        if self.take_free(me) {
+            return Some(self.guard(Held::Mutexed));
         }
-        if free.is_ok() {
-            self.owner.store(0, Ordering::Release);
-        }
-        self.release_mutex();
+        // SAFETY: taken above by this thread.
+        unsafe { self.mutex.unlock() };
         None
     }
 
@@ -275,10 +314,11 @@ impl<T> Lock<T> {
         while self.biased.load(Ordering::Acquire) != 0 {
             std::hint::spin_loop();
         }
-        Some(Guard {
-            lock: self,
-            biased: false,
-        })
+        Some(self.guard(if mode == MUTEX {
+            Held::Mutexed
+        } else {
+            Held::Owned
+        }))
     }
 
     #[cold]
@@ -304,10 +344,17 @@ impl<T> Lock<T> {
         }
     }
 
-    fn release_mutex(&self) {
-        if MODE.load(Ordering::Relaxed) == MUTEX {
-            // SAFETY: in mutex mode, which never changes, every path that gets here
-            // holds the mutex taken by this thread.
+    /// Leaves in any other way than by the owner word alone.
+    #[inline(never)]
+    fn leave_slow(&self, held: Held) {
+        if held == Held::Biased {
+            self.biased.store(0, Ordering::Release);
+            return;
+        }
+        self.owner.store(0, Ordering::Release);
+        if held == Held::Mutexed {
+            // SAFETY: a guard of this kind is made only with the mutex taken by this
+            // thread, and is dropped once.
             unsafe { self.mutex.unlock() };
         }
     }
@@ -317,7 +364,7 @@ impl<T> Lock<T> {
 #[derive(Debug)]
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
-    biased: bool,
+    held: Held,
 }
 
 impl<T> Deref for Guard<'_, T> {
@@ -341,11 +388,10 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.biased {
-            self.lock.biased.store(0, Ordering::Release);
-        } else {
+        if self.held == Held::Owned {
             self.lock.owner.store(0, Ordering::Release);
-            self.lock.release_mutex();
+        } else {
+            self.lock.leave_slow(self.held);
         }
     }
 }

@@ -30,6 +30,7 @@ const SMALLEST: usize = 16 * 1024;
 /// A bounded first-in first-out queue of datagrams.
 #[derive(Debug)]
 pub struct Queue {
+    /// Empty at first, then a power of two long.
     bytes: Vec<u8>,
     /// Monotonic positions; the index is the remainder by the capacity.
     head: usize,
@@ -83,53 +84,68 @@ impl Queue {
         HEADER + payload.next_multiple_of(8)
     }
 
+    /// Index of a position; there is capacity.
+    #[inline(always)]
+    fn index(&self, position: usize) -> usize {
+        position & (self.bytes.len().wrapping_sub(1))
+    }
+
     /// Appends a datagram; false when the limit is reached. As in Linux, a datagram
     /// is taken as long as the queue is below its limit before it.
+    #[inline]
     pub fn push(&mut self, record: &Record, payload: &[u8]) -> bool {
         let need = Self::size_of(payload.len());
-        if self.tail - self.head >= self.limit && self.count > 0 {
+        let used = self.tail - self.head;
+        if used >= self.limit && self.count > 0 {
             return false;
         }
-        if !self.make_room(need) {
+        let mut at = self.index(self.tail);
+        // Mostly there is room up to the end as well as up to the head.
+        if self.bytes.len() - at < need || self.bytes.len() - used < need {
+            match self.make_room(need) {
+                Some(place) => at = place,
+                None => return false,
+            }
+        }
+        let Some(room) = self.bytes.get_mut(at..at + need) else {
             return false;
-        }
-        let capacity = self.bytes.len();
-        let mut at = self.tail % capacity;
-        if capacity - at < need {
-            self.bytes[at..at + 4].copy_from_slice(&SKIP.to_ne_bytes());
-            self.tail += capacity - at;
-            at = 0;
-        }
-        let header: &mut [u8; HEADER] = (&mut self.bytes[at..at + HEADER])
-            .try_into()
-            .expect("a slice of HEADER bytes");
+        };
+        let Some((header, rest)) = room.split_first_chunk_mut::<HEADER>() else {
+            return false;
+        };
         encode(header, record, payload.len() as u32);
-        self.bytes[at + HEADER..at + HEADER + payload.len()].copy_from_slice(payload);
+        rest[..payload.len()].copy_from_slice(payload);
         self.tail += need;
         self.count += 1;
         self.payload += payload.len();
         true
     }
 
-    /// Free contiguous space for `need` bytes, growing if that is allowed.
-    fn make_room(&mut self, need: usize) -> bool {
+    /// Where `need` contiguous bytes are free, growing if that is allowed.
+    #[inline(never)]
+    fn make_room(&mut self, need: usize) -> Option<usize> {
         loop {
             let capacity = self.bytes.len();
             if capacity > 0 {
-                let at = self.tail % capacity;
+                let at = self.index(self.tail);
                 let gap = if capacity - at < need {
                     capacity - at
                 } else {
                     0
                 };
                 if self.tail - self.head + gap + need <= capacity {
-                    return true;
+                    if gap == 0 {
+                        return Some(at);
+                    }
+                    self.bytes[at..at + 4].copy_from_slice(&SKIP.to_ne_bytes());
+                    self.tail += gap;
+                    return Some(0);
                 }
             }
             // Twice the limit leaves room for the last datagram and the gap at the end.
             let most = (self.limit * 2 + need * 2).next_power_of_two();
             if capacity >= most {
-                return false;
+                return None;
             }
             let wanted = (capacity * 2)
                 .max(SMALLEST)
@@ -164,7 +180,7 @@ impl Queue {
         if self.count == 0 {
             return None;
         }
-        let at = self.head % self.bytes.len();
+        let at = self.index(self.head);
         let length = u32::from_ne_bytes(self.bytes[at..at + 4].try_into().ok()?);
         Some(if length == SKIP { 0 } else { at })
     }
@@ -185,8 +201,9 @@ impl Queue {
     pub fn pop(&mut self) {
         let Some(at) = self.front_at() else { return };
         let capacity = self.bytes.len();
-        if self.head % capacity != at {
-            self.head += capacity - self.head % capacity;
+        let index = self.index(self.head);
+        if index != at {
+            self.head += capacity - index;
         }
         let length = u32::from_ne_bytes([
             self.bytes[at],

@@ -99,6 +99,8 @@ pub struct Core {
     monitor: Mutex<Option<Monitor>>,
     /// Rises when a route, address or neighbour changed.
     generation: AtomicU64,
+    /// Rises when a socket or a readiness set gets its datagrams by other rings.
+    rings_epoch: AtomicU32,
     /// Rises with every datagram that the process gives to the kernel.
     kernel_epoch: AtomicU64,
     wakers: Mutex<Vec<Arc<Event>>>,
@@ -153,6 +155,7 @@ impl Core {
             routes: Mutex::new(routes),
             monitor: Mutex::new(None),
             generation: AtomicU64::new(1),
+            rings_epoch: AtomicU32::new(1),
             kernel_epoch: AtomicU64::new(0),
             wakers: Mutex::new(Vec::new()),
             ring_opened: room.then(|| Event::open().ok()).flatten(),
@@ -295,8 +298,12 @@ impl Core {
         if every == 0 {
             return false;
         }
-        let n = self.readiness_calls.fetch_add(1, Ordering::Relaxed);
-        n % every == every - 1
+        // Two threads may count as one: the ratio is of no such exactness.
+        let n = self.readiness_calls.load(Ordering::Relaxed) + 1;
+        let due = n >= every;
+        let next = if due { 0 } else { n };
+        self.readiness_calls.store(next, Ordering::Relaxed);
+        due
     }
 
     /// Counters of poll.
@@ -321,6 +328,17 @@ impl Core {
     /// Makes every cached route be looked up again.
     pub fn routes_changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// See the field.
+    #[inline]
+    pub(crate) fn rings_epoch(&self) -> u32 {
+        self.rings_epoch.load(Ordering::Acquire)
+    }
+
+    /// After a change of somebody's rings: masks that were put together are put together anew.
+    pub(crate) fn rings_changed(&self) {
+        self.rings_epoch.fetch_add(1, Ordering::AcqRel);
     }
 
     /// See the field.

@@ -66,7 +66,7 @@ impl Wants {
     }
 
     /// `__udp_is_mcast_sock` of the kernel.
-    fn takes_multicast(&self, key: &Record, joined: impl FnOnce() -> bool) -> bool {
+    pub(super) fn takes_multicast(&self, key: &Record, joined: impl FnOnce() -> bool) -> bool {
         let group = *key.destination.ip();
         (self.local.is_unspecified() || self.local == group)
             && self.peer_and_device_fit(key)
@@ -211,6 +211,16 @@ impl<T> Demux<T> {
     /// The sockets of a port.
     pub fn port(&self, port: u16) -> impl Iterator<Item = &Entry<T>> {
         self.bucket(port).into_iter().flat_map(Bucket::iter)
+    }
+
+    /// The entry of a port whose target `is` the one looked for.
+    #[inline(always)]
+    pub(super) fn find(&self, port: u16, is: impl Fn(&T) -> bool) -> Option<&Entry<T>> {
+        let bucket = self.bucket(port)?;
+        if is(&bucket.first.target) {
+            return Some(&bucket.first);
+        }
+        bucket.rest.iter().find(|e| is(&e.target))
     }
 
     /// The one socket for a unicast datagram; of equals the last.

@@ -68,7 +68,7 @@ impl ForkState {
                 socket.set_mode(Mode::Inherited);
             }
             // What ran in the parent's other threads does not run here.
-            socket.rings.store(0, Ordering::Release);
+            socket.set_rings(0);
             socket.unbound.store(false, Ordering::Release);
             // Their events are closed, and the numbers may become anything.
             if let Some(mut waiters) = socket.waiters.try_lock() {

@@ -208,7 +208,7 @@ impl UdpSocket {
         self.core.install(sharing, before.as_ref(), &entry)?;
         self.set_shadow(control, shadow)?;
         self.watch_errors(control);
-        self.rings.store(mask, Ordering::Release);
+        self.set_rings(mask);
         if !self.mode().is_engine() {
             self.set_mode(mode);
             std::sync::atomic::fence(Ordering::SeqCst);
@@ -252,7 +252,7 @@ impl UdpSocket {
         self.core.part(&attached, u32::MAX, !closing);
         drop(attached);
         self.shared.lock().clear();
-        self.rings.store(0, Ordering::Release);
+        self.set_rings(0);
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
         self.wake();
@@ -279,7 +279,7 @@ impl UdpSocket {
     /// kernel socket, which they share.
     #[cold]
     pub(crate) fn claim(&self) {
-        self.rings.store(0, Ordering::Release);
+        self.set_rings(0);
         if self.cutoff.get() == 0 {
             let _ = bpf::detach(self.fd());
             self.cutoff.set(clock::realtime());

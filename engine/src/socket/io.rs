@@ -62,6 +62,9 @@ pub struct Delivery {
 
 /// One receive call with its arguments.
 pub trait Receive {
+    /// Control messages have a place to go, so that [`Delivery`] is to be filled in.
+    const CONTROL: bool;
+
     /// Copies a datagram and its control messages to the caller; returns the call's result.
     ///
     /// # Errors
@@ -73,6 +76,19 @@ pub trait Receive {
     /// # Errors
     /// The kernel's.
     fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno>;
+}
+
+/// What came of a quick look for a receive call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Early {
+    /// Delivered; the call's result.
+    Done(usize),
+    /// Taken, and the call fails.
+    Failed(Errno),
+    /// The ring holds no frame.
+    Nothing,
+    /// It takes a closer look.
+    Unknown,
 }
 
 /// What the control messages of a sendmsg ask for.
@@ -99,6 +115,37 @@ pub enum Destination {
     V4(SocketAddrV4),
     /// Anything else: the kernel answers.
     Other,
+}
+
+/// Where a plain send call goes, in one word: address in the upper, port in the lower half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer(pub(super) u64);
+
+impl Peer {
+    /// No address given.
+    pub const CONNECTED: Self = Self(0);
+
+    /// None: nobody, and not to be mistaken for [`Self::CONNECTED`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(address: Ipv4Addr, port: u16) -> Option<Self> {
+        match (address.to_bits() as u64) << 32 | port as u64 {
+            0 => None,
+            word => Some(Self(word)),
+        }
+    }
+
+    /// The long form.
+    #[must_use]
+    pub const fn destination(self) -> Destination {
+        match self.0 {
+            0 => Destination::Connected,
+            word => Destination::V4(SocketAddrV4::new(
+                Ipv4Addr::from_bits((word >> 32) as u32),
+                word as u16,
+            )),
+        }
+    }
 }
 
 /// The engine's answer to a send call.

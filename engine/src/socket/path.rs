@@ -4,19 +4,24 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
-use super::demux::Demux;
+use super::demux::{Demux, Entry};
+use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
 use crate::device::{Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
-use crate::wire::{Checksum, Parsed, Reassembler, UdpFrame, parse};
+use crate::wire::{Checksum, ETHERNET_LEN, Ends, Parsed, Plain, Reassembler, UdpFrame, parse};
+use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+/// Where the fields stand in a frame without tag.
+const TOS: usize = ETHERNET_LEN + 1;
+const TTL: usize = ETHERNET_LEN + 8;
 /// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
 const REASSEMBLY_BYTES: usize = 4 << 20;
 const REASSEMBLY_DATAGRAMS: usize = 1024;
@@ -27,7 +32,7 @@ pub(super) const WHOLE_RING: usize = 1 << 16;
 /// A receive call that takes a datagram straight from the ring.
 pub trait Direct {
     /// Offers a datagram for `socket`; true: taken, it must not be queued.
-    fn offer(&mut self, socket: &UdpSocket, record: &Record, payload: &[u8]) -> bool;
+    fn offer(&mut self, socket: &UdpSocket, record: Record, payload: &[u8]) -> bool;
     /// Whether the call has what it came for.
     fn done(&self) -> bool;
 }
@@ -38,7 +43,7 @@ pub(super) struct QueueAll;
 
 impl Direct for QueueAll {
     #[inline]
-    fn offer(&mut self, _: &UdpSocket, _: &Record, _: &[u8]) -> bool {
+    fn offer(&mut self, _: &UdpSocket, _: Record, _: &[u8]) -> bool {
         false
     }
 
@@ -70,6 +75,45 @@ pub struct RingState {
     pub(super) steered: Vec<Flow>,
     /// The device was told to take every port.
     pub(super) every_port: bool,
+    beaten: Beaten,
+}
+
+/// The way that the last ordinary datagram went. One with the same ends goes there, too,
+/// without being looked up, until the control plane comes in ([`Ring::with`]).
+#[derive(Clone, Copy, Debug)]
+struct Beaten {
+    ends: Ends,
+    /// The socket's address, and the port under which the picture has it.
+    target: usize,
+    port: u16,
+    source: SocketAddrV4,
+    destination: SocketAddrV4,
+    /// Only frames from then on are the engine's ([`super::demux::Wants::since`]).
+    since: u64,
+}
+
+impl Beaten {
+    /// Nothing goes there: no frame is that young.
+    const NONE: Self = Self {
+        ends: Ends::NONE,
+        target: 0,
+        port: 0,
+        source: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        destination: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
+        since: u64::MAX,
+    };
+
+    /// The payload of a frame, if this is its way and leads to `target`. A function of its
+    /// own: it gets by with the registers that its caller does not keep.
+    #[inline(never)]
+    fn leads<'a>(&self, frame: &RxFrame<'a>, target: usize) -> Option<&'a [u8]> {
+        let plain = Plain::new(frame.data)?;
+        let same = plain.ends() == self.ends && target == self.target;
+        if !same || frame.timestamp < self.since || frame.segment != 0 {
+            return None;
+        }
+        (frame.trusted || plain.checksum_holds()).then(|| plain.payload())
+    }
 }
 
 /// An interface's queue, opened for this process.
@@ -160,6 +204,7 @@ impl Ring {
                 sharing: Sharing::default(),
                 steered: Vec::new(),
                 every_port: false,
+                beaten: Beaten::NONE,
             }),
             polls: AtomicU64::new(0),
             foreign: AtomicU32::new(0),
@@ -234,7 +279,13 @@ impl Ring {
     /// Waits for the ring and works on its state (control plane). None: this thread is
     /// inside it already, in a signal handler.
     pub fn with<R>(&self, work: impl FnOnce(&mut RingState) -> R) -> Option<R> {
-        self.state.lock().map(|mut state| work(&mut state))
+        self.state.lock().map(|mut state| {
+            // Also before: it may change something, and then poll.
+            state.beaten = Beaten::NONE;
+            let result = work(&mut state);
+            state.beaten = Beaten::NONE;
+            result
+        })
     }
 
     /// Before a sleep: asks the device for a notification and looks once more. False: a
@@ -247,7 +298,7 @@ impl Ring {
     }
 
     /// Handles up to `budget` frames, or until `direct` has what it wants.
-    #[inline(always)]
+    #[inline]
     pub fn poll<D: Direct>(&self, direct: &mut D, budget: usize) -> Polled {
         let Some(mut state) = self.state.try_lock() else {
             return Polled::Busy;
@@ -255,7 +306,53 @@ impl Ring {
         Polled::Frames(self.poll_locked(&mut state, direct, budget))
     }
 
+    /// Gives the frame at the head to `socket`'s call, if it is one more of what came to
+    /// it before; else leaves it there. `socket` has nothing older in its queue.
     #[inline(always)]
+    pub(super) fn take_first<R: Receive>(&self, socket: &UdpSocket, call: &mut R) -> Early {
+        let Some(mut guard) = self.state.try_lock() else {
+            return Early::Unknown;
+        };
+        let state = &mut *guard;
+        self.polls
+            .store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let next = state.queue.next();
+        let Some(frame) = &next else {
+            return Early::Nothing;
+        };
+        let target = std::ptr::from_ref(socket).addr();
+        let Some(payload) = state.beaten.leads(frame, target) else {
+            return Early::Unknown;
+        };
+        if !socket.takes_now() {
+            return Early::Unknown;
+        }
+        let rx = &self.stats.rx;
+        rx.frames.add_exclusive(1);
+        rx.frame_bytes.add_exclusive(frame.data.len() as u64);
+        let record = Record {
+            source: state.beaten.source,
+            destination: state.beaten.destination,
+            ifindex: self.ifindex,
+            ttl: frame.data.get(TTL).copied().unwrap_or(0),
+            tos: frame.data.get(TOS).copied().unwrap_or(0),
+            timestamp: frame.timestamp,
+        };
+        match socket.hand_over(call, record, payload) {
+            Ok(count) => {
+                state.queue.release();
+                drop(guard);
+                Early::Done(count)
+            }
+            Err(errno) => {
+                cold_path();
+                state.queue.release();
+                Early::Failed(errno)
+            }
+        }
+    }
+
+    #[inline]
     pub(super) fn poll_locked<D: Direct>(
         &self,
         state: &mut RingState,
@@ -265,22 +362,30 @@ impl Ring {
         self.polls
             .store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let mut handled = 0;
-        let RingState {
-            queue,
-            demux,
-            locals,
-            groups,
-            reassembler,
-            ..
-        } = state;
-        let picture = Picture {
-            demux,
-            locals,
-            groups,
-        };
         while handled < budget {
+            let RingState {
+                queue,
+                demux,
+                locals,
+                groups,
+                reassembler,
+                beaten,
+                ..
+            } = &mut *state;
             let Some(frame) = queue.next() else { break };
-            self.handle(&frame, picture, reassembler, direct);
+            let rx = &self.stats.rx;
+            rx.frames.add_exclusive(1);
+            rx.frame_bytes.add_exclusive(frame.data.len() as u64);
+            let plain = Plain::new(frame.data).filter(|_| frame.segment == 0);
+            let known = plain.is_some_and(|p| self.follow(p, &frame, demux, beaten, direct));
+            if !known {
+                let picture = Picture {
+                    demux,
+                    locals,
+                    groups,
+                };
+                self.handle(&frame, plain, picture, reassembler, beaten, direct);
+            }
             queue.release();
             handled += 1;
             if direct.done() {
@@ -292,29 +397,62 @@ impl Ring {
 
     /// Empties the ring into the sockets' queues; frames handled.
     pub fn drain(&self, most: usize) -> usize {
-        self.with(|state| self.poll_locked(state, &mut QueueAll, most))
-            .unwrap_or(0)
+        self.state.lock().map_or(0, |mut state| {
+            self.poll_locked(&mut state, &mut QueueAll, most)
+        })
     }
 
+    /// Gives a datagram the way of the one before, if that is its own.
     #[inline(always)]
+    fn follow<D: Direct>(
+        &self,
+        plain: Plain<'_>,
+        frame: &RxFrame<'_>,
+        demux: &Demux<Arc<UdpSocket>>,
+        beaten: &Beaten,
+        direct: &mut D,
+    ) -> bool {
+        if plain.ends() != beaten.ends
+            || frame.timestamp < beaten.since
+            || !(frame.trusted || plain.checksum_holds())
+        {
+            return false;
+        }
+        let is = |socket: &Arc<UdpSocket>| std::ptr::from_ref(&**socket).addr() == beaten.target;
+        let Some(entry) = demux.find(beaten.port, is) else {
+            return false;
+        };
+        entry
+            .target
+            .accept_plain(plain, self.ifindex, frame.timestamp, direct);
+        true
+    }
+
+    /// Looks a frame's sockets up.
+    #[inline(never)]
     fn handle<D: Direct>(
         &self,
         frame: &RxFrame<'_>,
+        plain: Option<Plain<'_>>,
         picture: Picture<'_>,
         reassembler: &mut Reassembler,
+        beaten: &mut Beaten,
         direct: &mut D,
     ) {
-        let rx = &self.stats.rx;
-        rx.frames.add_exclusive(1);
-        rx.frame_bytes.add_exclusive(frame.data.len() as u64);
         let checksum = if frame.trusted {
             Checksum::Trusted
         } else {
             Checksum::Verify
         };
-        match parse(frame.data, checksum) {
-            Parsed::Udp(udp) if frame.segment == 0 => {
-                self.datagram(&udp, frame.timestamp, picture, direct);
+        let Some(plain) = plain else {
+            let parsed = parse(frame.data, checksum);
+            return self.handle_rare(frame, &parsed, picture, reassembler, direct);
+        };
+        match plain.judge(checksum) {
+            Parsed::Udp(udp) => {
+                if let Some(entry) = self.datagram(&udp, frame.timestamp, picture, direct) {
+                    *beaten = picture.way(plain, entry, frame.timestamp);
+                }
             }
             other => self.handle_rare(frame, &other, picture, reassembler, direct),
         }
@@ -333,6 +471,9 @@ impl Ring {
     ) {
         let rx = &self.stats.rx;
         match parsed {
+            Parsed::Udp(udp) if frame.segment == 0 => {
+                let _ = self.datagram(udp, frame.timestamp, picture, direct);
+            }
             Parsed::Udp(udp) => {
                 // A super-frame: each piece is a datagram, the last may be shorter.
                 for piece in udp.payload.chunks(usize::from(frame.segment)) {
@@ -340,7 +481,7 @@ impl Ring {
                         payload: piece,
                         ..*udp
                     };
-                    self.datagram(&one, frame.timestamp, picture, direct);
+                    let _ = self.datagram(&one, frame.timestamp, picture, direct);
                 }
             }
             Parsed::Fragment(fragment) => {
@@ -357,7 +498,9 @@ impl Ring {
                     Checksum::Verify
                 };
                 match whole.parse(checksum) {
-                    Parsed::Udp(udp) => self.datagram(&udp, frame.timestamp, picture, direct),
+                    Parsed::Udp(udp) => {
+                        let _ = self.datagram(&udp, frame.timestamp, picture, direct);
+                    }
                     Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
                     _ => rx.malformed.add_exclusive(1),
                 }
@@ -382,42 +525,53 @@ impl Ring {
         own
     }
 
-    #[inline(always)]
-    fn datagram<D: Direct>(
+    /// Answers with the entry that got it, if there is just one.
+    #[inline]
+    fn datagram<'p, D: Direct>(
         &self,
         udp: &UdpFrame<'_>,
         timestamp: u64,
-        picture: Picture<'_>,
+        picture: Picture<'p>,
         direct: &mut D,
-    ) {
-        let record = Record {
-            source: udp.src,
-            destination: udp.dst,
-            ifindex: self.ifindex,
-            ttl: udp.ttl,
-            tos: udp.tos,
-            timestamp,
-        };
+    ) -> Option<&'p Entry<Arc<UdpSocket>>> {
+        let record = record(udp, self.ifindex, timestamp);
         if self.is_own(udp.src, picture) {
             // As `ip_route_input` of Linux: nobody else may use an address of ours.
         } else if udp.dst.ip().is_multicast() {
             let joined = || picture.groups.contains(udp.dst.ip());
-            let mut any = false;
-            for entry in picture.demux.each_multicast(&record, &joined) {
-                any = true;
+            let mut taken = 0;
+            let mut last = None;
+            let list = picture.demux.port(udp.dst.port());
+            for entry in list.filter(|e| e.wants.takes_multicast(&record, joined)) {
+                taken += 1;
+                last = Some(entry);
                 entry.target.accept(&record, udp.payload, direct);
             }
-            if any {
-                return;
+            if taken > 0 {
+                return last.filter(|_| taken == 1);
             }
         } else if let Some(entry) = picture.demux.best(&record)
             // A bound address is local, or the kernel would not have bound it.
             && (!entry.wants.local.is_unspecified() || picture.is_local(*udp.dst.ip()))
         {
             entry.target.accept(&record, udp.payload, direct);
-            return;
+            return Some(entry);
         }
         self.stats.rx.not_ours.add_exclusive(1);
+        None
+    }
+}
+
+/// What the socket keeps of a datagram.
+#[inline(always)]
+pub(super) fn record(udp: &UdpFrame<'_>, ifindex: u32, timestamp: u64) -> Record {
+    Record {
+        source: udp.src,
+        destination: udp.dst,
+        ifindex,
+        ttl: udp.ttl,
+        tos: udp.tos,
+        timestamp,
     }
 }
 
@@ -430,6 +584,27 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
+    /// The way to the one entry that took a datagram of this time.
+    #[inline]
+    fn way(&self, plain: Plain<'_>, entry: &Entry<Arc<UdpSocket>>, timestamp: u64) -> Beaten {
+        let port = entry.wants.port;
+        // From then on the age of a frame decides nothing.
+        let ages = self.demux.port(port).map(|e| e.wants.since);
+        let since = ages.max().unwrap_or(u64::MAX);
+        if timestamp < since {
+            return Beaten::NONE;
+        }
+        let udp = plain.datagram();
+        Beaten {
+            ends: plain.ends(),
+            target: std::ptr::from_ref(&*entry.target).addr(),
+            port,
+            source: udp.src,
+            destination: udp.dst,
+            since,
+        }
+    }
+
     #[inline]
     fn is_local(&self, address: Ipv4Addr) -> bool {
         self.locals.contains(&address)

@@ -1,8 +1,8 @@
 //! Receiving: the queue, the rings, by ratio the kernel; then sleep on all of them.
 
-use super::io::Receive;
+use super::io::{Early, Receive};
 use super::path::{Direct, Polled, QueueAll};
-use super::udp::{Mode, UdpSocket, datagram};
+use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
 use crate::ring::{Limit, Record, Spin, Turn};
 use crate::sys::event::{self, SignalHold};
@@ -27,19 +27,17 @@ struct DirectCall<'a, R> {
 }
 
 impl<R: Receive> Direct for DirectCall<'_, R> {
-    #[inline(always)]
-    fn offer(&mut self, socket: &UdpSocket, record: &Record, payload: &[u8]) -> bool {
+    #[inline]
+    fn offer(&mut self, socket: &UdpSocket, record: Record, payload: &[u8]) -> bool {
         // Only when nothing older waits, or the order would be lost.
         if !std::ptr::eq(self.socket, socket) || self.result.is_some() || socket.readable() {
             return false;
         }
-        let how = socket.delivery(record);
-        self.result = Some(self.call.deliver(&datagram(record, payload), &how));
-        socket.count_direct(payload.len());
+        self.result = Some(socket.hand_over(self.call, record, payload));
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn done(&self) -> bool {
         self.result.is_some()
     }
@@ -65,7 +63,7 @@ impl Drop for Blocked<'_> {
 
 impl UdpSocket {
     /// Polls the rings that bring this socket's datagrams.
-    #[inline(always)]
+    #[inline]
     fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
         let mut busy = false;
         let mut mask = self.ring_mask();
@@ -81,36 +79,31 @@ impl UdpSocket {
         busy
     }
 
-    /// One look at queue and rings. `last`: the call will not look again, so a ring that
-    /// another thread polls is waited for: it may hold our datagram just now.
-    #[inline(always)]
-    fn look<R: Receive>(
-        &self,
-        call: &mut R,
-        peek: bool,
-        last: bool,
-    ) -> Option<Result<usize, Errno>> {
+    /// Looks at the rings for a call that may take a datagram in place; also whether some
+    /// were in another thread's hands.
+    #[inline]
+    fn take<R: Receive>(&self, call: &mut R) -> (Option<Result<usize, Errno>>, bool) {
+        let mut direct = DirectCall {
+            socket: self,
+            call,
+            result: None,
+        };
+        let busy = self.poll_rings(&mut direct);
+        (direct.result, busy)
+    }
+
+    /// One look at queue and rings.
+    #[inline]
+    fn look<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
         if self.readable()
             && let Some(result) = self.pop(call, peek)
         {
             return Some(result);
         }
-        let busy = if peek {
-            self.poll_rings(&mut QueueAll)
-        } else {
-            let mut direct = DirectCall {
-                socket: self,
-                call: &mut *call,
-                result: None,
-            };
-            let busy = self.poll_rings(&mut direct);
-            if direct.result.is_some() {
-                return direct.result;
-            }
-            busy
-        };
-        if busy && last {
-            self.core.wait_rings(self.ring_mask());
+        if peek {
+            self.poll_rings(&mut QueueAll);
+        } else if let (Some(result), _) = self.take(call) {
+            return Some(result);
         }
         if self.readable() {
             self.pop(call, peek)
@@ -119,28 +112,98 @@ impl UdpSocket {
         }
     }
 
-    /// A receive call of any kind. `flags` are the call's MSG_* bits.
+    /// The beginning of a receive call: takes the datagram at the head of the socket's ring,
+    /// if it is one more of the kind and the call a usual one. Leaves `errno` alone.
+    #[inline(always)]
+    pub fn recv_early<R: Receive>(&self, call: &mut R, flags: i32) -> Early {
+        const UNUSUAL: i32 = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_PEEK;
+        let mask = self.ring_mask();
+        if self.mode() != Mode::Engine || flags & UNUSUAL != 0 || !mask.is_power_of_two() {
+            return Early::Unknown;
+        }
+        let ring = self.core.ring(mask.trailing_zeros());
+        let early = ring.take_first(self, call);
+        if let Early::Done(_) = early {
+            self.stats.rx.poll_hit.add_exclusive(1);
+        }
+        early
+    }
+
+    /// A receive call of any kind. `flags` are the call's MSG_* bits, `early` is what
+    /// [`Self::recv_early`] said, if it was asked.
     ///
     /// # Errors
     /// As recv(2).
-    #[inline(always)]
-    pub fn recv<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
-        let peek = flags & libc::MSG_PEEK != 0;
+    #[inline]
+    pub fn recv<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        flags: i32,
+        early: Early,
+    ) -> Result<usize, Errno> {
+        match early {
+            Early::Done(count) => Ok(count),
+            Early::Failed(errno) => Err(errno),
+            Early::Nothing if self.takes_now() => self.recv_empty(fd, call, flags, false),
+            Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags),
+        }
+    }
+
+    /// Something is queued, several rings, a frame of another kind, or not a usual call.
+    #[inline(never)]
+    fn recv_else<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
         if self.mode() != Mode::Engine
             || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
             || self.cutoff.get() != 0
         {
             return self.recv_aside(fd, call, flags);
         }
-        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
-        if let Some(result) = self.look(call, peek, !waits) {
+        let peek = flags & libc::MSG_PEEK != 0;
+        if self.readable()
+            && let Some(result) = self.pop(call, peek)
+        {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        if !waits {
-            return self.recv_miss(fd, call);
+        let (taken, busy) = if peek {
+            (None, self.poll_rings(&mut QueueAll))
+        } else {
+            self.take(call)
+        };
+        if let Some(result) = taken {
+            self.stats.rx.poll_hit.add_exclusive(1);
+            return result;
         }
-        self.recv_wait(call, peek)
+        self.recv_empty(fd, call, flags, busy)
+    }
+
+    /// The rings brought the call nothing. `busy`: some were not looked at.
+    #[inline(never)]
+    fn recv_empty<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        flags: i32,
+        busy: bool,
+    ) -> Result<usize, Errno> {
+        let peek = flags & libc::MSG_PEEK != 0;
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        if busy && !waits {
+            // Whoever polls such a ring may hold our datagram just now.
+            self.core.wait_rings(self.ring_mask());
+        }
+        if self.readable()
+            && let Some(result) = self.pop(call, peek)
+        {
+            self.stats.rx.poll_hit.add_exclusive(1);
+            return result;
+        }
+        if waits {
+            self.recv_wait(call, peek)
+        } else {
+            self.recv_miss(fd, call)
+        }
     }
 
     /// Not, or no longer, served by the engine.
@@ -157,7 +220,7 @@ impl UdpSocket {
                 return result;
             }
             self.caught_up();
-            return self.recv(fd, call, flags);
+            return self.recv_else(fd, call, flags);
         }
         if !special
             && self.readable()
@@ -173,7 +236,7 @@ impl UdpSocket {
         // `attach` sets the mode first and looks for readers then: one of us sees the other.
         if self.mode().is_engine() && !special && self.cutoff.get() == 0 {
             self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
-            return self.recv(fd, call, flags);
+            return self.recv_else(fd, call, flags);
         }
         let result = call.kernel(fd, 0);
         let last = self.kernel_readers.fetch_sub(1, Ordering::SeqCst) == 1;
@@ -198,7 +261,7 @@ impl UdpSocket {
                 return result;
             }
             if self.mode() != Mode::Kernel || !self.unbound.load(Ordering::Acquire) {
-                return self.recv(self.fd(), call, flags);
+                return self.recv_else(self.fd(), call, flags);
             }
             self.sleep(&mut spin, Mode::Kernel)?;
         }
@@ -268,7 +331,7 @@ impl UdpSocket {
         // From the first slow step on, a close elsewhere leaves the kernel socket to us.
         let mut blocked = None;
         loop {
-            if let Some(result) = self.look(call, peek, false) {
+            if let Some(result) = self.look(call, peek) {
                 self.stats.rx.poll_hit.add_exclusive(1);
                 return result;
             }

@@ -4,13 +4,13 @@
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
 use super::control::tx_kernel;
-use super::io::{Destination, SendControl, Sent};
+use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::wire::{HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
+use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use std::io::IoSlice;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::sync::atomic::Ordering;
 
@@ -48,34 +48,58 @@ pub(super) struct RouteKey {
 pub(super) struct TxCache {
     generation: u64,
     last: usize,
+    /// Destination of the last one ([`Peer`]) if a ring sends there and no control message
+    /// was asked for, else 0.
+    last_peer: u64,
     routes: Vec<(RouteKey, Route)>,
 }
 
 impl TxCache {
-    #[inline(always)]
+    #[inline]
     fn find(&mut self, key: &RouteKey, generation: u64) -> Option<&mut Route> {
         if self.generation != generation {
-            self.routes.clear();
+            self.clear();
             self.generation = generation;
             return None;
         }
         if self.routes.get(self.last).is_none_or(|r| r.0 != *key) {
-            self.last = self.routes.iter().position(|r| r.0 == *key)?;
+            let at = self.routes.iter().position(|r| r.0 == *key)?;
+            self.choose(at);
         }
         self.routes.get_mut(self.last).map(|r| &mut r.1)
+    }
+
+    /// The last one, if that is where a plain call goes.
+    #[inline(always)]
+    fn find_last(&mut self, peer: u64, generation: u64) -> Option<&mut Route> {
+        if self.generation != generation || self.last_peer != peer || peer == 0 {
+            return None;
+        }
+        self.routes.get_mut(self.last).map(|r| &mut r.1)
+    }
+
+    fn choose(&mut self, at: usize) {
+        self.last = at;
+        self.last_peer = match &self.routes[at] {
+            (key, route) if key.control.is_none() && route.ring.is_some() => {
+                Peer::new(*key.destination.ip(), key.destination.port()).map_or(0, |p| p.0)
+            }
+            _ => 0,
+        };
     }
 
     /// Forgets everything: an option that goes into the headers has changed.
     pub(super) fn clear(&mut self) {
         self.routes.clear();
+        self.last_peer = 0;
     }
 
     fn remember(&mut self, key: RouteKey, route: Route) {
         if self.routes.len() >= REMEMBERED {
             self.routes.clear();
         }
-        self.last = self.routes.len();
         self.routes.push((key, route));
+        self.choose(self.routes.len() - 1);
     }
 }
 
@@ -86,9 +110,72 @@ enum Built {
     Kernel,
 }
 
-impl UdpSocket {
-    /// A send call of any kind.
+impl Ring {
+    /// The device took a frame.
     #[inline(always)]
+    fn taken(&self, frame: usize) {
+        self.stats.tx.frames.add_shared(1);
+        self.stats.tx.frame_bytes.add_shared(frame as u64);
+    }
+}
+
+impl UdpSocket {
+    /// The usual call: one small buffer to where the last one went. None: not so, nothing
+    /// was done, see [`Self::send`]. Leaves `errno` alone.
+    #[inline(always)]
+    pub fn send_again(&self, to: Peer, payload: &[u8], flags: i32) -> Option<usize> {
+        let peer = if to == Peer::CONNECTED {
+            self.peer.load(Ordering::Relaxed)
+        } else {
+            to.0
+        };
+        if self.tx_kernel.load(Ordering::Relaxed) != 0
+            || flags & !HARMLESS != 0
+            || payload.len() > SMALL - HEADERS_LEN
+        {
+            return None;
+        }
+        let mut frame = [0; SMALL];
+        let (ring, length) = self.build_known(&mut frame, peer, payload)?;
+        let ring = self.core.ring(ring);
+        if ring.transmit.send(&frame[..length]).is_err() {
+            self.take_back(payload.len());
+            return None;
+        }
+        ring.taken(length);
+        Some(payload.len())
+    }
+
+    /// A small frame to where the last one went; None: not so.
+    #[inline(always)]
+    fn build_known(
+        &self,
+        frame: &mut [u8; SMALL],
+        peer: u64,
+        payload: &[u8],
+    ) -> Option<(u32, usize)> {
+        let generation = self.core.generation();
+        let mut cache = self.tx.try_lock()?;
+        let route = cache.find_last(peer, generation)?;
+        let ring = route.ring?;
+        if payload.len() + HEADERS_LEN - ETHERNET_LEN > route.mtu {
+            return None;
+        }
+        route.ip_id = route.ip_id.wrapping_add(1);
+        let length = route.template.build(frame, &[payload], route.ip_id)?;
+        self.count_sent(payload.len());
+        Some((ring, length))
+    }
+
+    /// Under the lock of the cache; taken back if the device refuses.
+    #[inline(always)]
+    fn count_sent(&self, length: usize) {
+        self.stats.tx.packets.add_exclusive(1);
+        self.stats.tx.bytes.add_exclusive(length as u64);
+    }
+
+    /// A send call of any kind.
+    #[inline(never)]
     pub fn send(
         &self,
         _fd: RawFd,
@@ -107,7 +194,10 @@ impl UdpSocket {
             Destination::V4(address) => address,
             Destination::Connected => match self.peer.load(Ordering::Relaxed) {
                 0 => return self.to_kernel(),
-                peer => SocketAddrV4::new(Ipv4Addr::from((peer >> 32) as u32), peer as u16),
+                peer => match Peer(peer).destination() {
+                    Destination::V4(address) => address,
+                    Destination::Connected | Destination::Other => return self.to_kernel(),
+                },
             },
             Destination::Other => return self.to_kernel(),
         };
@@ -124,16 +214,15 @@ impl UdpSocket {
             destination,
             control: control.copied(),
         };
-        let wait = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
         if HEADERS_LEN + length <= SMALL {
-            self.send_in(&mut [0; SMALL], &key, payload, length, wait)
+            self.send_in(&mut [0; SMALL], &key, payload, length, flags)
         } else if HEADERS_LEN + length <= MEDIUM {
-            self.send_in(&mut [0; MEDIUM], &key, payload, length, wait)
+            self.send_in(&mut [0; MEDIUM], &key, payload, length, flags)
         } else if HEADERS_LEN + length <= LARGE {
-            self.send_in(&mut [0; LARGE], &key, payload, length, wait)
+            self.send_in(&mut [0; LARGE], &key, payload, length, flags)
         } else {
             let mut buffer = vec![0; HEADERS_LEN + length];
-            self.send_in(&mut buffer, &key, payload, length, wait)
+            self.send_in(&mut buffer, &key, payload, length, flags)
         }
     }
 
@@ -173,7 +262,7 @@ impl UdpSocket {
         key: &RouteKey,
         payload: &[IoSlice<'_>],
         length: usize,
-        wait: bool,
+        flags: i32,
     ) -> Sent {
         let (ring, frame) = match self.build(buffer, key, payload, length) {
             Built::Frame(ring, frame) => (ring, frame),
@@ -186,10 +275,10 @@ impl UdpSocket {
                 }
             }
         };
-        self.transmit(ring, &buffer[..frame], length, wait)
+        self.transmit(ring, &buffer[..frame], length, flags)
     }
 
-    #[inline(always)]
+    #[inline]
     fn build(
         &self,
         buffer: &mut [u8],
@@ -208,15 +297,13 @@ impl UdpSocket {
             return Built::Kernel;
         };
         // Larger ones are the kernel's to fragment, or to refuse (IP_MTU_DISCOVER).
-        if length + HEADERS_LEN - crate::wire::ETHERNET_LEN > route.mtu {
+        if length + HEADERS_LEN - ETHERNET_LEN > route.mtu {
             return Built::Kernel;
         }
         route.ip_id = route.ip_id.wrapping_add(1);
         match route.template.build(buffer, payload, route.ip_id) {
             Some(frame) => {
-                // Under the lock; taken back if the device refuses.
-                self.stats.tx.packets.add_exclusive(1);
-                self.stats.tx.bytes.add_exclusive(length as u64);
+                self.count_sent(length);
                 Built::Frame(ring, frame)
             }
             None => Built::Kernel,
@@ -236,28 +323,25 @@ impl UdpSocket {
         }
     }
 
-    #[inline(always)]
-    fn transmit(&self, ring: u32, frame: &[u8], length: usize, wait: bool) -> Sent {
+    fn transmit(&self, ring: u32, frame: &[u8], length: usize, flags: i32) -> Sent {
         let ring = self.core.ring(ring);
         let mut result = ring.transmit.send(frame);
         if result == Err(Errno::AGAIN) {
             ring.stats.tx.full.add(1);
-            if wait {
+            if flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed) {
                 result = self.core.wait_transmit(ring, frame);
             }
         }
         if result == Ok(()) {
-            let tx = &ring.stats.tx;
-            tx.frames.add_shared(1);
-            tx.frame_bytes.add_shared(frame.len() as u64);
+            ring.taken(frame.len());
             return Sent::Done(length);
         }
         self.refused(ring, length, result)
     }
 
-    /// The device did not take the frame.
+    /// What was counted as sent was not.
     #[cold]
-    fn refused(&self, ring: &Ring, length: usize, result: Result<(), Errno>) -> Sent {
+    fn take_back(&self, length: usize) {
         let lock = self.tx.lock();
         self.stats.tx.packets.add_exclusive(1u64.wrapping_neg());
         self.stats
@@ -265,6 +349,12 @@ impl UdpSocket {
             .bytes
             .add_exclusive((length as u64).wrapping_neg());
         drop(lock);
+    }
+
+    /// The device did not take the frame.
+    #[cold]
+    fn refused(&self, ring: &Ring, length: usize, result: Result<(), Errno>) -> Sent {
+        self.take_back(length);
         match result {
             Err(Errno::AGAIN) => {
                 self.stats.tx.eagain.add(1);

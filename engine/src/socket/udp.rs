@@ -7,7 +7,7 @@
 use super::control::{Control, tx_kernel};
 use super::core::Core;
 use super::io::{Datagram, Delivery, Receive};
-use super::path::Direct;
+use super::path::{Direct, record};
 use super::send::TxCache;
 use crate::error::Errno;
 use crate::ring::{Lock, Queue, Record};
@@ -15,6 +15,7 @@ use crate::stats::layout::SocketBlock;
 use crate::sys::bpf::Shared;
 use crate::sys::cell::Cell;
 use crate::sys::event::Event;
+use crate::wire::Plain;
 use parking_lot::Mutex;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
@@ -213,6 +214,12 @@ impl UdpSocket {
         self.fd.load(Ordering::Relaxed)
     }
 
+    /// Other rings bring its datagrams from now on.
+    pub(super) fn set_rings(&self, mask: u32) {
+        self.rings.store(mask, Ordering::Release);
+        self.core.rings_changed();
+    }
+
     /// Bits of the rings that bring its datagrams.
     #[inline]
     #[must_use]
@@ -305,13 +312,58 @@ impl UdpSocket {
     /// A datagram for this socket, from a ring, under the ring's lock.
     #[inline(always)]
     pub(super) fn accept<D: Direct>(&self, record: &Record, payload: &[u8], direct: &mut D) {
-        let cutoff = self.cutoff.get();
-        if cutoff != 0 && record.timestamp >= cutoff && self.kernel_has(record) {
-            return;
-        }
-        if !direct.offer(self, record, payload) {
+        if !self.is_kernels(record.timestamp, || *record) && !direct.offer(self, *record, payload) {
             self.enqueue(record, payload);
         }
+    }
+
+    /// As [`Self::accept`], and no more of the headers is read than is asked for.
+    #[inline(always)]
+    pub(super) fn accept_plain<D: Direct>(
+        &self,
+        plain: Plain<'_>,
+        ifindex: u32,
+        timestamp: u64,
+        direct: &mut D,
+    ) {
+        let udp = plain.datagram();
+        if !self.is_kernels(timestamp, || record(&udp, ifindex, timestamp))
+            && !direct.offer(self, record(&udp, ifindex, timestamp), udp.payload)
+        {
+            self.enqueue_plain(plain, ifindex, timestamp);
+        }
+    }
+
+    /// For [`super::path::Ring::take_first`]: the engine's, with nothing older queued. Asked
+    /// when the frame is there: whoever takes the socket away stores its time first.
+    #[inline(always)]
+    pub(super) fn takes_now(&self) -> bool {
+        self.cutoff.get() == 0 && self.queued.load(Ordering::Acquire) == 0
+    }
+
+    /// Gives a call a datagram straight from the ring.
+    #[inline(always)]
+    pub(super) fn hand_over<R: Receive>(
+        &self,
+        call: &mut R,
+        record: Record,
+        payload: &[u8],
+    ) -> Result<usize, Errno> {
+        let how = if R::CONTROL {
+            self.delivery(&record)
+        } else {
+            self.plain_delivery()
+        };
+        let result = call.deliver(&datagram(&record, payload), &how);
+        self.count_direct(payload.len());
+        result
+    }
+
+    /// The kernel socket got what came at that time.
+    #[inline(always)]
+    fn is_kernels(&self, timestamp: u64, record: impl FnOnce() -> Record) -> bool {
+        let cutoff = self.cutoff.get();
+        cutoff != 0 && timestamp >= cutoff && self.kernel_has(&record())
     }
 
     /// The kernel socket, which refuses nothing any more, got this datagram as well.
@@ -329,19 +381,24 @@ impl UdpSocket {
     }
 
     #[inline(never)]
+    fn enqueue_plain(&self, plain: Plain<'_>, ifindex: u32, timestamp: u64) {
+        let udp = plain.datagram();
+        self.enqueue(&record(&udp, ifindex, timestamp), udp.payload);
+    }
+
+    #[inline]
     fn enqueue(&self, record: &Record, payload: &[u8]) {
         let Some(mut queue) = self.queue.lock() else {
             return; // a signal handler inside this very lock: the datagram is lost
         };
         let counters = &self.stats.queue;
         if queue.push(record, payload) {
+            let (count, bytes) = (queue.len() as u64, queue.payload_bytes() as u64);
             self.queued.store(queue.len(), Ordering::Release);
-            counters.packets.set(queue.len() as u64);
-            counters.bytes.set(queue.payload_bytes() as u64);
-            counters.max_packets.max_exclusive(queue.len() as u64);
-            counters
-                .max_bytes
-                .max_exclusive(queue.payload_bytes() as u64);
+            counters.packets.set(count);
+            counters.bytes.set(bytes);
+            counters.max_packets.max_exclusive(count);
+            counters.max_bytes.max_exclusive(bytes);
         } else {
             counters.drop_packets.add_exclusive(1);
             counters.drop_bytes.add_exclusive(payload.len() as u64);
@@ -350,8 +407,10 @@ impl UdpSocket {
                 Ordering::Relaxed,
             );
         }
+        // Under the lock, for rings of several threads may bring something.
+        let arrivals = self.arrivals.load(Ordering::Relaxed);
+        self.arrivals.store(arrivals + 1, Ordering::Release);
         drop(queue);
-        self.arrivals.fetch_add(1, Ordering::AcqRel);
         // Pairs with the fence of a sleeper between registering and its last look.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
@@ -385,6 +444,17 @@ impl UdpSocket {
             wanted,
             drops: self.drops.load(Ordering::Relaxed),
             local,
+        }
+    }
+
+    /// As [`Self::delivery`], to a call without control messages.
+    #[inline(always)]
+    pub(super) fn plain_delivery(&self) -> Delivery {
+        Delivery {
+            mapped: self.family == Family::V6,
+            wanted: 0,
+            drops: 0,
+            local: Ipv4Addr::UNSPECIFIED,
         }
     }
 

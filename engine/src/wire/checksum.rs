@@ -43,7 +43,7 @@ impl Sum {
     }
 
     /// Adds a buffer that begins at an even offset of what is summed.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn add_slice(self, bytes: &[u8]) -> Self {
         let (blocks, tail) = bytes.as_chunks::<32>();
@@ -52,22 +52,23 @@ impl Sum {
             sum = Self(add_block(sum.0, block));
         }
         if tail.is_empty() {
-            return sum;
-        }
-        let (pairs, rest) = tail.as_chunks::<16>();
-        if let Some(pair) = pairs.first() {
-            let (words, _) = pair.as_chunks::<8>();
-            sum = sum.add_bytes8(words[0]).add_bytes8(words[1]);
-        }
-        let (words, rest) = rest.as_chunks::<8>();
-        if let Some(word) = words.first() {
-            sum = sum.add_bytes8(*word);
-        }
-        if rest.is_empty() {
             sum
         } else {
-            sum.add_word(last_word(bytes))
+            sum.add_tail(bytes, tail.len())
         }
+    }
+
+    /// The last `count` bytes, fewer than 32. Aside, so that the loop above stays small where
+    /// it is inlined.
+    #[inline(never)]
+    fn add_tail(self, bytes: &[u8], count: usize) -> Self {
+        let tail = &bytes[bytes.len() - count..];
+        let mut sum = self.add_word(last_word(bytes));
+        let (words, _) = tail.as_chunks::<8>();
+        for word in words {
+            sum = sum.add_bytes8(*word);
+        }
+        sum
     }
 
     /// Adds another sum.
@@ -139,10 +140,12 @@ fn add_block(sum: u64, block: &[u8; 32]) -> u64 {
 }
 
 /// The bytes behind the last multiple of eight, padded with zeros behind (RFC 1071 1).
-/// There is at least one.
-#[inline(always)]
+#[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let count = bytes.len() % 8;
+    if count == 0 {
+        return 0;
+    }
     if let Some(last) = bytes.last_chunk::<8>() {
         // The bytes in front of them, already summed, are shifted out.
         return (u64::from_le_bytes(*last) >> (64 - 8 * count)).to_le();

@@ -16,7 +16,7 @@ pub mod reassembly;
 pub mod template;
 
 pub use fragment::Fragments;
-pub use parse::{Checksum, Fragment, Parsed, UdpFrame, parse, parse_udp};
+pub use parse::{Checksum, Ends, Fragment, Parsed, Plain, UdpFrame, parse, parse_udp};
 pub use reassembly::{Reassembled, Reassembler};
 pub use template::{HeaderTemplate, TemplateSpec, multicast_mac};
 

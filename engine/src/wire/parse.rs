@@ -76,60 +76,130 @@ pub enum Parsed<'a> {
     BadChecksum,
 }
 
+/// The ordinary datagram, still in its frame: untagged Ethernet, IPv4 without options, in
+/// one piece, UDP; header checksum and lengths are right. Nothing else is known of it yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain<'a> {
+    header: &'a [u8; HEADERS_LEN],
+    payload: &'a [u8],
+}
+
+/// Both addresses and both ports as they lie in the headers, for comparing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    addresses: u64,
+    ports: u32,
+}
+
+impl<'a> Plain<'a> {
+    /// None: anything else, or something is wrong; [`parse()`] tells.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(frame: &'a [u8]) -> Option<Self> {
+        let h = frame.first_chunk::<HEADERS_LEN>()?;
+        // Ethertype IPv4, version 4 and 20 bytes of header: one comparison.
+        let plain = u32::from_be_bytes(field(h, 12)) & 0xffff_ff00 == 0x0800_4500;
+        let fragment = u16::from_be_bytes(field(h, 20)) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
+        if !plain || fragment || h[23] != PROTOCOL_UDP {
+            return None;
+        }
+        let header = Sum::ZERO
+            .add_bytes8(field(h, 14))
+            .add_bytes8(field(h, 22))
+            .add_bytes4(field(h, 30));
+        let total = usize::from(u16::from_be_bytes(field(h, 16)));
+        let udp_len = usize::from(u16::from_be_bytes(field(h, 38)));
+        if !header.is_valid() || ETHERNET_LEN + total > frame.len() || IPV4_LEN + udp_len > total {
+            return None;
+        }
+        let payload = frame.get(HEADERS_LEN..ETHERNET_LEN + IPV4_LEN + udp_len)?;
+        Some(Self { header: h, payload })
+    }
+
+    /// Data, without padding.
+    #[inline(always)]
+    #[must_use]
+    pub const fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// Who to whom.
+    #[inline(always)]
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        Ends {
+            addresses: u64::from_ne_bytes(field(self.header, 26)),
+            ports: u32::from_ne_bytes(field(self.header, 34)),
+        }
+    }
+
+    /// Whether the UDP checksum is right, or the sender left it out.
+    #[inline(always)]
+    #[must_use]
+    pub fn checksum_holds(&self) -> bool {
+        let h = self.header;
+        if field(h, 40) == [0, 0] {
+            return true;
+        }
+        let length = u16::from_ne_bytes(field(h, 38));
+        Sum::of_words([length, u16::from(PROTOCOL_UDP).to_be()])
+            .add_bytes8(field(h, 26))
+            .add_bytes8(field(h, 34))
+            .add_slice(self.payload)
+            .is_valid()
+    }
+
+    /// What [`parse()`] says of its frame.
+    #[inline]
+    #[must_use]
+    pub fn judge(&self, checksum: Checksum) -> Parsed<'a> {
+        let udp = self.datagram();
+        if is_impossible_source(*udp.src.ip(), *udp.dst.ip()) {
+            return Parsed::NotOurs;
+        }
+        if checksum == Checksum::Verify && !self.checksum_holds() {
+            return Parsed::BadChecksum;
+        }
+        Parsed::Udp(udp)
+    }
+
+    /// The datagram; its checksum and its source are the caller's to judge.
+    #[inline(always)]
+    #[must_use]
+    pub fn datagram(&self) -> UdpFrame<'a> {
+        let h = self.header;
+        let address = |at| Ipv4Addr::from(field::<4>(h, at));
+        let port = |at| u16::from_be_bytes(field(h, at));
+        UdpFrame {
+            src: SocketAddrV4::new(address(26), port(34)),
+            dst: SocketAddrV4::new(address(30), port(36)),
+            tos: h[15],
+            ttl: h[22],
+            payload: self.payload,
+        }
+    }
+}
+
+impl Ends {
+    /// Nobody to nobody.
+    pub const NONE: Self = Self {
+        addresses: 0,
+        ports: 0,
+    };
+}
+
 /// Takes a frame apart.
 ///
 /// Untagged or priority-tagged (802.1Q with VLAN id 0) Ethernet, IPv4 with or without
 /// options, UDP. Bytes behind the IP total length are padding; bytes of the IP payload
 /// behind the UDP length are ignored, as Linux does.
-#[inline(always)]
+#[inline]
 #[must_use]
 pub fn parse(frame: &[u8], checksum: Checksum) -> Parsed<'_> {
-    let Some(h) = frame.first_chunk::<HEADERS_LEN>() else {
-        return parse_general(frame, checksum);
-    };
-    // Ethertype IPv4, version 4 and 20 bytes of header: one comparison.
-    let plain = u32::from_be_bytes(field(h, 12)) & 0xffff_ff00 == 0x0800_4500;
-    let fragment = u16::from_be_bytes(field(h, 20)) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
-    if !plain || fragment || h[23] != PROTOCOL_UDP {
-        return parse_general(frame, checksum);
+    match Plain::new(frame) {
+        Some(plain) => plain.judge(checksum),
+        None => parse_general(frame, checksum),
     }
-    let header = Sum::ZERO
-        .add_bytes8(field(h, 14))
-        .add_bytes8(field(h, 22))
-        .add_bytes4(field(h, 30));
-    if !header.is_valid() {
-        return Parsed::BadChecksum;
-    }
-    let total = usize::from(u16::from_be_bytes(field(h, 16)));
-    let udp_len = usize::from(u16::from_be_bytes(field(h, 38)));
-    if ETHERNET_LEN + total > frame.len() || IPV4_LEN + udp_len > total {
-        return Parsed::Malformed;
-    }
-    let Some(payload) = frame.get(HEADERS_LEN..ETHERNET_LEN + IPV4_LEN + udp_len) else {
-        return Parsed::Malformed;
-    };
-    let src = Ipv4Addr::from(field(h, 26));
-    let dst = Ipv4Addr::from(field(h, 30));
-    if h[26].wrapping_sub(1) >= 223 && is_impossible_source(src, dst) {
-        return Parsed::NotOurs;
-    }
-    if checksum == Checksum::Verify && field(h, 40) != [0, 0] {
-        let length = u16::from_ne_bytes(field(h, 38));
-        let sum = Sum::of_words([length, u16::from(PROTOCOL_UDP).to_be()])
-            .add_bytes8(field(h, 26))
-            .add_bytes8(field(h, 34))
-            .add_slice(payload);
-        if !sum.is_valid() {
-            return Parsed::BadChecksum;
-        }
-    }
-    Parsed::Udp(UdpFrame {
-        src: SocketAddrV4::new(src, u16::from_be_bytes(field(h, 34))),
-        dst: SocketAddrV4::new(dst, u16::from_be_bytes(field(h, 36))),
-        tos: h[15],
-        ttl: h[22],
-        payload,
-    })
 }
 
 /// The bytes of a header field, in one load.
@@ -285,7 +355,7 @@ fn check_options(mut options: &[u8]) -> Options {
 /// Sources from which Linux takes nothing, whatever its routes: multicast, the limited
 /// broadcast, and 0.0.0.0/8 except where a host without an address may speak
 /// (to the limited broadcast, to 0.0.0.0, and to 224.0.0.0/24).
-#[cold]
+#[inline]
 fn is_impossible_source(src: Ipv4Addr, dst: Ipv4Addr) -> bool {
     if src.is_multicast() || src.is_broadcast() {
         return true;

@@ -9,12 +9,174 @@ use super::send::Outgoing;
 use super::{control, encode_address, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::io::{Datagram, Delivery, Receive};
-use libc::{c_int, c_void, iovec, msghdr, socklen_t};
+use libc::{c_int, c_void, iovec, msghdr, sockaddr_in, socklen_t};
+use std::hint::cold_path;
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::ptr;
 
-/// Arguments of read, readv, recv, recvfrom, recvmsg or one message of recvmmsg.
+/// Arguments of read, recv, recvfrom: one buffer, no control messages.
+pub(crate) struct Simple {
+    buffer: *mut c_void,
+    len: usize,
+    flags: c_int,
+    name: *mut c_void,
+    name_len: *mut socklen_t,
+}
+
+impl Simple {
+    /// # Safety
+    /// `buffer`, `name` and `name_len` are null or valid as recvfrom(2) asks.
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        buffer: *mut c_void,
+        len: usize,
+        flags: c_int,
+        name: *mut c_void,
+        name_len: *mut socklen_t,
+    ) -> Self {
+        Self {
+            buffer,
+            len,
+            flags,
+            name,
+            name_len,
+        }
+    }
+
+    /// The same call, field by field: a copy as a whole would pin the original to memory,
+    /// and this is the hottest of calls.
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            buffer: self.buffer,
+            len: self.len,
+            flags: self.flags,
+            name: self.name,
+            name_len: self.name_len,
+        }
+    }
+
+    /// The call's own flags.
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> c_int {
+        self.flags
+    }
+}
+
+impl Receive for Simple {
+    const CONTROL: bool = false;
+
+    #[inline(always)]
+    fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno> {
+        let whole = datagram.payload.len();
+        let len = self.len.min(whole);
+        if len != 0 {
+            if is_nowhere(self.buffer) {
+                return Err(Errno::FAULT);
+            }
+            // SAFETY: the application's buffer, writable for `len` bytes by the promise at
+            // construction; the payload is the engine's memory and does not overlap it.
+            unsafe {
+                self.buffer
+                    .cast::<u8>()
+                    .copy_from_nonoverlapping(datagram.payload.as_ptr(), len)
+            };
+        }
+        if !self.name.is_null() {
+            // SAFETY: by the promise at construction.
+            unsafe { put_name(self.name, self.name_len, datagram.source, how.mapped) }?;
+        }
+        Ok(if self.flags & libc::MSG_TRUNC != 0 {
+            whole
+        } else {
+            len
+        })
+    }
+
+    fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno> {
+        let args = [
+            arg(fd),
+            self.buffer.expose_provenance(),
+            self.len,
+            arg(self.flags | extra),
+            self.name.expose_provenance(),
+            self.name_len.expose_provenance(),
+        ];
+        // SAFETY: the application's recvfrom arguments.
+        unsafe { forward(libc::SYS_recvfrom, args) }
+    }
+}
+
+/// Writes the sender's address.
+///
+/// # Errors
+/// As `move_addr_to_user`.
+///
+/// # Safety
+/// `name` is not null; both are valid as recvfrom(2) asks.
+#[inline(always)]
+unsafe fn put_name(
+    name: *mut c_void,
+    name_len: *mut socklen_t,
+    source: SocketAddrV4,
+    mapped: bool,
+) -> Result<(), Errno> {
+    if is_nowhere(name_len) {
+        cold_path();
+        return Err(Errno::FAULT);
+    }
+    if is_nowhere(name) {
+        cold_path();
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: not null; valid by the caller's promise.
+    let room = unsafe { name_len.read_unaligned() }.cast_signed();
+    if mapped || room < size_of::<sockaddr_in>() as i32 {
+        // SAFETY: passed on.
+        return unsafe { put_name_slow(name, name_len, source, mapped) };
+    }
+    let whole = sockaddr_in {
+        sin_family: libc::AF_INET as u16,
+        sin_port: source.port().to_be(),
+        sin_addr: libc::in_addr {
+            s_addr: source.ip().to_bits().to_be(),
+        },
+        sin_zero: [0; 8],
+    };
+    // SAFETY: writable for `room` bytes, which are enough; alignment is not assumed.
+    unsafe { name.cast::<sockaddr_in>().write_unaligned(whole) };
+    // SAFETY: as it was read.
+    unsafe { name_len.write_unaligned(size_of::<sockaddr_in>() as socklen_t) };
+    Ok(())
+}
+
+/// Any family, any room.
+///
+/// # Safety
+/// As [`put_name`], and both pointers are somewhere.
+#[inline(never)]
+unsafe fn put_name_slow(
+    name: *mut c_void,
+    name_len: *mut socklen_t,
+    source: SocketAddrV4,
+    mapped: bool,
+) -> Result<(), Errno> {
+    let (bytes, full) = encode_address(source, mapped);
+    // SAFETY: valid by the caller's promise.
+    let room = unsafe { name_len.read_unaligned() };
+    let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::INVAL)?;
+    // SAFETY: writable for `room` bytes; `bytes` holds `full`.
+    unsafe {
+        name.cast::<u8>()
+            .copy_from_nonoverlapping(bytes.as_ptr(), room.min(full))
+    };
+    // SAFETY: as it was read.
+    unsafe { name_len.write_unaligned(full as socklen_t) };
+    Ok(())
+}
+
+/// Arguments of readv, recvmsg or one message of recvmmsg.
 pub(crate) struct Incoming<'a> {
     vectors: &'a [iovec],
     flags: c_int,
@@ -24,7 +186,7 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
-    /// read, readv, recv, recvfrom.
+    /// readv.
     ///
     /// # Safety
     /// The vectors' buffers, `name` and `name_len` are null or valid as recvfrom(2) asks.
@@ -75,7 +237,7 @@ impl<'a> Incoming<'a> {
     }
 
     /// Copies as much of the payload as the vectors hold.
-    #[inline(always)]
+    #[inline]
     fn copy_payload(&self, mut payload: &[u8]) -> Result<usize, Errno> {
         let whole = payload.len();
         for vector in self.vectors {
@@ -99,37 +261,19 @@ impl<'a> Incoming<'a> {
         }
         Ok(whole - payload.len())
     }
-
-    #[inline(always)]
-    fn put_name(&self, source: SocketAddrV4, mapped: bool) -> Result<(), Errno> {
-        if self.name.is_null() {
-            return Ok(());
-        }
-        if is_nowhere(self.name_len) || is_nowhere(self.name) {
-            return Err(Errno::FAULT);
-        }
-        let (bytes, full) = encode_address(source, mapped);
-        // SAFETY: not null; valid by the promise at construction.
-        let room = unsafe { self.name_len.read_unaligned() };
-        let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::INVAL)?;
-        // SAFETY: writable for `room` bytes; `bytes` holds `full`.
-        unsafe {
-            self.name
-                .cast::<u8>()
-                .copy_from_nonoverlapping(bytes.as_ptr(), room.min(full))
-        };
-        // SAFETY: as above.
-        unsafe { self.name_len.write_unaligned(full as socklen_t) };
-        Ok(())
-    }
 }
 
 impl Receive for Incoming<'_> {
-    #[inline(always)]
+    const CONTROL: bool = true;
+
+    #[inline]
     fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno> {
         let copied = self.copy_payload(datagram.payload)?;
         let whole = datagram.payload.len();
-        self.put_name(datagram.source, how.mapped)?;
+        if !self.name.is_null() {
+            // SAFETY: by the promise at construction.
+            unsafe { put_name(self.name, self.name_len, datagram.source, how.mapped) }?;
+        }
         if let Some(header) = &mut self.header {
             let mut out = self.flags & libc::MSG_CMSG_CLOEXEC;
             if copied < whole {

@@ -7,7 +7,7 @@ use super::kernel::{arg, forward};
 use super::{address, control, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::SockAddrArg;
-use engine::socket::io::{Destination, SendControl};
+use engine::socket::io::{Destination, Peer, SendControl};
 use libc::{c_int, c_void, iovec, msghdr, sockaddr_in, socklen_t};
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -31,8 +31,8 @@ pub(crate) struct Outgoing<'a> {
 
 /// The call that market-data programs make: one buffer, to an IPv4 address or the peer.
 pub(crate) struct Simple<'a> {
-    payload: [IoSlice<'a>; 1],
-    to: Destination,
+    payload: &'a [u8],
+    to: Peer,
     flags: c_int,
     name: *const c_void,
     name_len: socklen_t,
@@ -52,7 +52,7 @@ impl<'a> Simple<'a> {
         name_len: socklen_t,
     ) -> Option<Self> {
         let to = if name.is_null() {
-            Destination::Connected
+            Peer::CONNECTED
         } else if name_len.cast_signed() < size_of::<sockaddr_in>() as i32 || is_nowhere(name) {
             return None;
         } else {
@@ -62,7 +62,7 @@ impl<'a> Simple<'a> {
                 return None;
             }
             let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
-            Destination::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)))
+            Peer::new(ip, u16::from_be(v4.sin_port))?
         };
         if is_nowhere(buffer) || len > isize::MAX as usize {
             return None;
@@ -70,7 +70,7 @@ impl<'a> Simple<'a> {
         // SAFETY: not null, not longer than an object can be; readable for `len` bytes by the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.cast::<u8>(), len) };
         Some(Self {
-            payload: [IoSlice::new(bytes)],
+            payload: bytes,
             to,
             flags,
             name,
@@ -78,10 +78,22 @@ impl<'a> Simple<'a> {
         })
     }
 
+    /// The same call, as [`super::receive::Simple::again`].
+    #[inline(always)]
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            payload: self.payload,
+            to: self.to,
+            flags: self.flags,
+            name: self.name,
+            name_len: self.name_len,
+        }
+    }
+
     /// Payload, destination, flags.
     #[inline(always)]
-    pub(crate) fn parts(&self) -> (&[IoSlice<'a>], Destination, c_int) {
-        (&self.payload, self.to, self.flags)
+    pub(crate) fn parts(&self) -> (&'a [u8], Peer, c_int) {
+        (self.payload, self.to, self.flags)
     }
 
     /// Makes the same call on the kernel socket.
@@ -89,8 +101,8 @@ impl<'a> Simple<'a> {
     pub(crate) fn kernel(&self, fd: RawFd) -> Result<usize, Errno> {
         let args = [
             arg(fd),
-            self.payload[0].as_ptr().expose_provenance(),
-            self.payload[0].len(),
+            self.payload.as_ptr().expose_provenance(),
+            self.payload.len(),
             arg(self.flags),
             self.name.expose_provenance(),
             self.name_len as usize,

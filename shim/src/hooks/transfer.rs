@@ -2,7 +2,7 @@
 
 use super::hooks;
 use crate::FDS;
-use crate::abi::receive::{Incoming, Many};
+use crate::abi::receive::{self, Incoming, Many};
 use crate::abi::send::{Outgoing, Simple};
 use crate::abi::{self, wait};
 use crate::ops::transfer as ops;
@@ -25,8 +25,8 @@ fn one(buffer: *const c_void, len: size_t) -> iovec {
 ///
 /// # Safety
 /// recvfrom(2)'s contract.
-#[inline]
-unsafe fn receive(
+#[inline(always)]
+unsafe fn receive_one(
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -37,32 +37,29 @@ unsafe fn receive(
     if len > isize::MAX as usize {
         return Verdict::PassThrough;
     }
-    let vector = [one(buffer, len)];
-    // SAFETY: the caller's arguments, and a local vector.
-    ops::receive(
-        fd,
-        Some(unsafe { Incoming::plain(&vector, flags, name.cast(), name_len) }),
-    )
+    // SAFETY: the caller's arguments.
+    let call = unsafe { receive::Simple::new(buffer, len, flags, name.cast(), name_len) };
+    ops::receive_simple(fd, &call)
 }
 
 /// read(2): of length 0 it does not touch the socket (`sock_read_iter`).
 ///
 /// # Safety
 /// read(2)'s contract.
-#[inline]
+#[inline(always)]
 unsafe fn read_one(fd: c_int, buffer: *mut c_void, len: size_t) -> Verdict {
     if len == 0 {
         return Verdict::PassThrough;
     }
     // SAFETY: passed on.
-    unsafe { receive(fd, buffer, len, 0, ptr::null_mut(), ptr::null_mut()) }
+    unsafe { receive_one(fd, buffer, len, 0, ptr::null_mut(), ptr::null_mut()) }
 }
 
 /// sendto and all that are a special case of it.
 ///
 /// # Safety
 /// sendto(2)'s contract.
-#[inline]
+#[inline(always)]
 unsafe fn send_one(
     fd: c_int,
     buffer: *const c_void,
@@ -78,11 +75,31 @@ unsafe fn send_one(
     if let Some(call) = unsafe { Simple::new(buffer, len, flags, name.cast(), name_len) } {
         return ops::send_simple(fd, &call);
     }
+    // SAFETY: as above.
+    unsafe { send_one_general(fd, buffer, len, flags, name, name_len) }
+}
+
+/// # Safety
+/// As [`send_one`].
+#[inline(never)]
+unsafe fn send_one_general(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    name: *const sockaddr,
+    name_len: socklen_t,
+) -> Verdict {
+    let errno = abi::KeptErrno::new();
     let vector = [one(buffer, len)];
     // SAFETY: the caller's arguments, and a local vector.
-    ops::send(fd, unsafe {
+    let verdict = ops::send(fd, unsafe {
         Outgoing::plain(&vector, flags, name.cast(), name_len)
-    })
+    });
+    if matches!(verdict, Verdict::Handled(_)) {
+        errno.restore();
+    }
+    verdict
 }
 
 /// A message on a socket that is not ours may still carry one that is.
@@ -99,13 +116,13 @@ unsafe fn passing(header: *const msghdr) {
 
 hooks! {
     fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = shim_read,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: read(2)'s contract with the caller.
         unsafe { read_one(fd, buffer, len) }
     };
 
     fn __read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t = shim_alias_read,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: read(2)'s contract with the caller.
         unsafe { read_one(fd, buffer, len) }
     };
@@ -113,7 +130,7 @@ hooks! {
     // A length beyond the buffer's is libc's to abort on, here and below.
     fn __read_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t)
         -> ssize_t = shim_read_chk,
-    pass if len > room || FDS.is_foreign(fd) => {
+    pass if len > room || FDS.is_foreign(fd), keeping errno => {
         // SAFETY: read(2)'s contract with the caller.
         unsafe { read_one(fd, buffer, len) }
     };
@@ -129,30 +146,30 @@ hooks! {
     };
 
     fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = shim_recv,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: recv(2)'s contract with the caller.
-        unsafe { receive(fd, buffer, len, flags, ptr::null_mut(), ptr::null_mut()) }
+        unsafe { receive_one(fd, buffer, len, flags, ptr::null_mut(), ptr::null_mut()) }
     };
 
     fn __recv_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int)
         -> ssize_t = shim_recv_chk,
-    pass if len > room || FDS.is_foreign(fd) => {
+    pass if len > room || FDS.is_foreign(fd), keeping errno => {
         // SAFETY: recv(2)'s contract with the caller.
-        unsafe { receive(fd, buffer, len, flags, ptr::null_mut(), ptr::null_mut()) }
+        unsafe { receive_one(fd, buffer, len, flags, ptr::null_mut(), ptr::null_mut()) }
     };
 
     fn recvfrom(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int,
         name: *mut sockaddr, name_len: *mut socklen_t) -> ssize_t = shim_recvfrom,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: recvfrom(2)'s contract with the caller.
-        unsafe { receive(fd, buffer, len, flags, name, name_len) }
+        unsafe { receive_one(fd, buffer, len, flags, name, name_len) }
     };
 
     fn __recvfrom_chk(fd: c_int, buffer: *mut c_void, len: size_t, room: size_t, flags: c_int,
         name: *mut sockaddr, name_len: *mut socklen_t) -> ssize_t = shim_recvfrom_chk,
-    pass if len > room || FDS.is_foreign(fd) => {
+    pass if len > room || FDS.is_foreign(fd), keeping errno => {
         // SAFETY: recvfrom(2)'s contract with the caller.
-        unsafe { receive(fd, buffer, len, flags, name, name_len) }
+        unsafe { receive_one(fd, buffer, len, flags, name, name_len) }
     };
 
     fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t = shim_recvmsg,
@@ -182,13 +199,13 @@ hooks! {
     };
 
     fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t = shim_write,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: write(2)'s contract with the caller.
         unsafe { send_one(fd, buffer, len, 0, ptr::null(), 0) }
     };
 
     fn __write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t = shim_alias_write,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: write(2)'s contract with the caller.
         unsafe { send_one(fd, buffer, len, 0, ptr::null(), 0) }
     };
@@ -205,14 +222,14 @@ hooks! {
     };
 
     fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t = shim_send,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: send(2)'s contract with the caller.
         unsafe { send_one(fd, buffer, len, flags, ptr::null(), 0) }
     };
 
     fn sendto(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int,
         name: *const sockaddr, name_len: socklen_t) -> ssize_t = shim_sendto,
-    pass if FDS.is_foreign(fd) => {
+    pass if FDS.is_foreign(fd), keeping errno => {
         // SAFETY: sendto(2)'s contract with the caller.
         unsafe { send_one(fd, buffer, len, flags, name, name_len) }
     };

@@ -4,24 +4,24 @@
 
 use super::fd::purge;
 use crate::FDS;
-use crate::abi::MAX_VECTORS;
-use crate::abi::receive::{Incoming, Many};
+use crate::abi::receive::{self, Incoming, Many};
 use crate::abi::send::{Outgoing, Simple};
-use crate::fdtable::Held;
+use crate::abi::{KeptErrno, MAX_VECTORS};
+use crate::fdtable::{Held, Ref};
 use crate::verdict::Verdict;
 use engine::clock;
 use engine::error::Errno;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
-use engine::socket::io::{Destination, SendControl, Sent};
+use engine::socket::io::{Early, Sent};
 use libc::c_int;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
 
-#[inline(always)]
 fn receive_from(socket: &UdpSocket, fd: RawFd, call: &mut Incoming<'_>) -> Result<usize, Errno> {
     let flags = call.flags();
-    socket.recv(fd, call, flags)
+    let early = socket.recv_early(call, flags);
+    socket.recv(fd, call, flags, early)
 }
 
 /// The number names something else now: it was closed and used again by calls that pass
@@ -32,8 +32,54 @@ fn forget(fd: RawFd) -> Verdict {
     Verdict::PassThrough
 }
 
-/// read, readv, recv, recvfrom, recvmsg.
-#[inline]
+/// read, recv, recvfrom. Keeps `errno` itself.
+///
+/// Each outcome gives the entry back on its own: where ways meet, the compiler keeps what
+/// only one of them needs.
+#[inline(always)]
+pub(crate) fn receive_simple(fd: RawFd, call: &receive::Simple) -> Verdict {
+    let Some(found) = FDS.get(fd) else {
+        return Verdict::PassThrough;
+    };
+    if let Object::Udp(socket) = &found.object {
+        match socket.recv_early(&mut call.again(), call.flags()) {
+            Early::Done(count) => {
+                drop(found);
+                return Verdict::Handled(count);
+            }
+            early => return receive_slowly(found, fd, call.again(), early),
+        }
+    }
+    drop(found);
+    Verdict::PassThrough
+}
+
+#[inline(never)]
+fn receive_slowly(found: Ref<'_>, fd: RawFd, mut call: receive::Simple, early: Early) -> Verdict {
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    let errno = KeptErrno::new();
+    let flags = call.flags();
+    match socket.recv(fd, &mut call, flags, early) {
+        Ok(count) => {
+            errno.restore();
+            Verdict::Handled(count)
+        }
+        Err(errno) => failed(fd, errno),
+    }
+}
+
+#[cold]
+fn failed(fd: RawFd, errno: Errno) -> Verdict {
+    if errno == Errno(libc::ENOTSOCK) {
+        forget(fd)
+    } else {
+        Verdict::Failed(errno)
+    }
+}
+
+/// readv, recvmsg.
 pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
     let Some(mut call) = call else {
         return Verdict::PassThrough;
@@ -103,16 +149,14 @@ pub(crate) fn receive_many(
     Verdict::Handled(done)
 }
 
-/// Sends by the engine, or by `kernel` where the engine says so.
+/// What became of a call, `kernel` making it where the engine said so.
 #[inline(always)]
-fn send_by(
+fn finish(
     socket: &UdpSocket,
-    fd: RawFd,
-    (payload, to, flags): (&[IoSlice<'_>], Destination, c_int),
-    control: Option<&SendControl>,
+    sent: Sent,
     kernel: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    match socket.send(fd, to, payload, control, flags) {
+    match sent {
         Sent::Done(count) => Ok(count),
         Sent::Failed(errno) => Err(errno),
         Sent::Kernel => {
@@ -127,26 +171,46 @@ fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, 
     let Object::Udp(socket) = &held.object else {
         return None;
     };
-    let parts = (call.payload(), call.destination(held.v6), call.flags());
-    Some(send_by(socket, fd, parts, call.control(), || {
-        call.kernel(fd)
-    }))
+    let to = call.destination(held.v6);
+    let sent = socket.send(fd, to, call.payload(), call.control(), call.flags());
+    Some(finish(socket, sent, || call.kernel(fd)))
 }
 
-/// write, send and sendto of one buffer.
-#[inline]
+/// write, send and sendto of one buffer. Keeps `errno` itself.
+#[inline(always)]
 pub(crate) fn send_simple(fd: RawFd, call: &Simple<'_>) -> Verdict {
-    let found = FDS.get(fd);
-    let Some(Held {
-        object: Object::Udp(socket),
-        ..
-    }) = found.as_deref()
-    else {
+    let Some(found) = FDS.get(fd) else {
         return Verdict::PassThrough;
     };
-    match send_by(socket, fd, call.parts(), None, || call.kernel(fd)) {
-        Err(Errno(libc::ENOTSOCK)) => forget(fd),
-        result => result.into(),
+    if let Object::Udp(socket) = &found.object {
+        let (payload, to, flags) = call.parts();
+        return match socket.send_again(to, payload, flags) {
+            Some(count) => {
+                drop(found);
+                Verdict::Handled(count)
+            }
+            None => send_slowly(found, fd, call.again()),
+        };
+    }
+    drop(found);
+    Verdict::PassThrough
+}
+
+#[inline(never)]
+fn send_slowly(found: Ref<'_>, fd: RawFd, call: Simple<'_>) -> Verdict {
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    let errno = KeptErrno::new();
+    let (payload, to, flags) = call.parts();
+    let payload = [IoSlice::new(payload)];
+    let sent = socket.send(fd, to.destination(), &payload, None, flags);
+    match finish(socket, sent, || call.kernel(fd)) {
+        Ok(count) => {
+            errno.restore();
+            Verdict::Handled(count)
+        }
+        Err(errno) => failed(fd, errno),
     }
 }
 
