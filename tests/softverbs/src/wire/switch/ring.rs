@@ -16,7 +16,7 @@
 
 use super::layout::{CLAIMS, CellHeader, FRAME, RingHeader, WINDOW};
 use crate::wire::syscall::Mapping;
-use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch, _rdtsc};
+use std::arch::x86_64::_rdtsc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest producer number.
@@ -346,9 +346,6 @@ impl Window {
                 filler,
                 producer,
             };
-            if !filler {
-                Self::fetch(cell, frame.len());
-            }
             let (claimed, holder) = self.try_claim(capacity, claim);
             if claimed {
                 let mark = self.mark(tail.position);
@@ -416,17 +413,6 @@ impl Window {
             }
         }
         (false, Claim::unpack(found))
-    }
-
-    /// Asks for the lines of a frame that the consumer does not watch.
-    #[inline]
-    fn fetch(cell: &CellHeader, len: usize) {
-        for at in (NEAR..len).step_by(CELL) {
-            // SAFETY: within the cells of the frame.
-            let line = unsafe { Self::frame(cell).add(at) };
-            // SAFETY: a hint.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast::<i8>()) };
-        }
     }
 
     /// Fills claimed cells: what the consumer does not watch goes first.
