@@ -149,3 +149,36 @@ fn a_stream_survives_churn() {
     expect_all("plain", &plain.kill().stdout, 0..3000);
     expect_all("under the library", &steady.kill().stdout, 0..3000);
 }
+
+/// A socket that moves between kernel and engine in the middle of a stream.
+#[test]
+fn a_stream_survives_moves() {
+    const COUNT: u32 = 20_000;
+    for mode in [Mode::Native, DEFAULTS, SPIN] {
+        let Some(lab) = Lab::open() else { return };
+        let mut mover = Program::new(victim::compile("handover_stream", Variant::Plain), &[])
+            .on(&lab.near)
+            .mode(mode)
+            .limit(Duration::from_secs(40))
+            .spawn();
+        mover.wait_for("ready");
+        let to = std::net::SocketAddr::from(([239, 78, 0, 1], 5000));
+        on_far_host(&lab, move |socket| {
+            peer::burst(&socket, to, COUNT, 8, Duration::from_micros(50))
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        if mode != Mode::Native {
+            let snapshot = tests::stats::snapshot(mover.pid()).expect("a live process");
+            let told = tests::stats::summary(&snapshot);
+            // Half of the time it is the engine's.
+            assert!(tests::stats::rx(&snapshot) > u64::from(COUNT) / 4, "{told}");
+        }
+        on_far_host(&lab, move |socket| socket.send_to(b"end", to).map(|_| ()));
+        let said = mover.wait().success("the mover").stdout;
+        let wanted = format!(
+            "moves {}, up to {COUNT}, lost 0, again or late 0",
+            COUNT / 100
+        );
+        assert!(said.contains(&wanted), "{mode:?}: {said}");
+    }
+}

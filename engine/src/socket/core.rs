@@ -7,6 +7,7 @@ use super::control::Control;
 use super::demux::{Entry, Wants};
 use super::directory::{Attached, Sockets};
 use super::fault::Failures;
+use super::moving::Arrivals;
 use super::path::{Polled, QueueAll, Ring};
 use super::share::{Mixed, Sharing};
 use super::udp::{Family, UdpSocket};
@@ -108,6 +109,8 @@ pub struct Core {
     ring_opened: Option<Event>,
     /// Kernel sockets that may get errors, watched by the control thread.
     errors: Option<ErrorWatch>,
+    /// Sockets that have just come from the kernel.
+    pub(super) arrivals: Arrivals,
     /// A forked child signals it when it has taken a socket.
     pub(super) claimed: OnceCell<Option<Event>>,
     readiness_calls: AtomicU32,
@@ -161,6 +164,7 @@ impl Core {
             ring_opened: room.then(|| Event::open().ok()).flatten(),
             errors: room.then(|| ErrorWatch::open().ok()).flatten(),
             followers: Mutex::new(Vec::new()),
+            arrivals: Arrivals::default(),
             claimed: OnceCell::new(),
             neighbors: Mutex::new(Vec::new()),
         }

@@ -9,13 +9,14 @@ use super::control::{Control, Filter, tx_kernel};
 use super::core::Directory;
 use super::demux::Wants;
 use super::directory::Attached;
-use super::path::WHOLE_RING;
+use super::path::{Ring, WHOLE_RING};
 use super::share::Shadow;
 use super::udp::{Family, Mode, UdpSocket};
 use crate::clock;
+use crate::device::Delivery;
 use crate::error::Reason;
 use crate::net::{self, Interface};
-use crate::sys::{bpf, raw, sock};
+use crate::sys::{bpf, event, raw, sock};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -167,7 +168,9 @@ impl UdpSocket {
         let before = directory.sockets.find(self);
         if let Some(now) = before {
             wants.since = now.wants.since;
-            if now.mask == mask && *now.wants == wants && self.mode().is_engine() {
+            let same = now.mask == mask && *now.wants == wants;
+            let filtered = control.filter != Filter::None || !self.core.any_tap(mask);
+            if same && filtered && self.mode().is_engine() {
                 self.watch_errors(control);
                 return Ok(());
             }
@@ -178,10 +181,15 @@ impl UdpSocket {
             self.cutoff.set(0);
             // A port that was open before may have frames under way to the kernel socket.
             if self.mode() == Mode::Kernel && is_bound(fd) {
-                wants.since = clock::realtime();
-                // What is queued here is of an earlier time on the engine still.
-                if !self.readable() {
-                    mode = Mode::CatchingUp;
+                mode = Mode::CatchingUp;
+                if self.core.any_tap(mask) {
+                    self.moving.begin_arriving();
+                    // What the taps hold of an earlier time here the kernel had.
+                    for ring in self.core.rings_of(mask) {
+                        ring.drain(WHOLE_RING);
+                    }
+                } else {
+                    wants.since = clock::realtime();
                 }
             }
             self.core.look_for_others(directory, &wants);
@@ -206,7 +214,12 @@ impl UdpSocket {
         let before = directory.sockets.put(entry.clone());
         let sharing = &directory.mixed.now;
         self.core.install(sharing, before.as_ref(), &entry)?;
-        self.set_shadow(control, shadow)?;
+        // A port that is new has no frame under way that anybody could miss.
+        let new = self.unbound.load(Ordering::Relaxed);
+        if new || !self.moving.frames_under_way() || !self.core.filter_later(self) {
+            self.set_shadow(control, shadow)?;
+            self.moving.filtered();
+        }
         self.watch_errors(control);
         self.set_rings(mask);
         if !self.mode().is_engine() {
@@ -242,17 +255,36 @@ impl UdpSocket {
                 ring.drain(WHOLE_RING);
             }
         }
-        self.lift_shadow(control);
-        if self.cutoff.get() == 0 {
-            self.cutoff.set(clock::realtime());
-        }
         // Flows that were ours alone are the kernel's once the rings give them up.
         let closing = control.stays == Some(Reason::NotBound);
+        let copies = !closing && self.core.any_tap(attached.mask);
+        if copies {
+            self.moving.begin_leaving();
+            self.set_mode(Mode::CatchingUp);
+            // What the tap showed before that must not pass where the filter was. The
+            // next image of an exec remembers nothing, and a link that is down brings nothing.
+            let brings = |r: &Ring| r.delivery == Delivery::Tap && !r.dead.load(Ordering::Relaxed);
+            if control.stays != Some(Reason::HandedOver)
+                && self.core.rings_of(attached.mask).any(brings)
+            {
+                event::await_receive_path();
+            }
+        }
+        self.lift_shadow(control);
+        if !copies && self.cutoff.get() == 0 {
+            self.cutoff.set(clock::realtime());
+        }
         directory.sockets.remove(self);
         self.core.part(&attached, u32::MAX, !closing);
         drop(attached);
         self.shared.lock().clear();
         self.set_rings(0);
+        if copies {
+            self.moving.left();
+            if self.cutoff.get() == 0 {
+                self.cutoff.set(clock::realtime());
+            }
+        }
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
         self.wake();

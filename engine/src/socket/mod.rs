@@ -10,6 +10,7 @@ mod fork;
 mod groups;
 mod handover;
 pub mod io;
+mod moving;
 mod path;
 mod recv;
 mod route;

@@ -64,7 +64,7 @@ impl Drop for Blocked<'_> {
 impl UdpSocket {
     /// Polls the rings that bring this socket's datagrams.
     #[inline]
-    fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
+    pub(super) fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
         let mut busy = false;
         let mut mask = self.ring_mask();
         while mask != 0 {
@@ -215,12 +215,8 @@ impl UdpSocket {
             _ => {}
         }
         let special = flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0;
-        if self.mode() == Mode::CatchingUp && !special {
-            if let Some(result) = self.kernel_now(call) {
-                return result;
-            }
-            self.caught_up();
-            return self.recv_else(fd, call, flags);
+        if !special && (self.mode() == Mode::CatchingUp || self.moving.has_left()) {
+            return self.recv_while_moving(fd, call, flags);
         }
         if !special
             && self.readable()
@@ -246,6 +242,29 @@ impl UdpSocket {
             self.reconcile(&mut control);
         }
         result
+    }
+
+    /// Waits, if it may, for what comes first while the socket moves.
+    #[cold]
+    fn recv_while_moving<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        flags: i32,
+    ) -> Result<usize, Errno> {
+        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
+        let cores = self.core.tuning.cores;
+        let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
+        let _blocked = waits.then(|| Blocked::begin(self));
+        loop {
+            let mode = self.mode();
+            match self.recv_moving(self.fd(), call, flags & libc::MSG_PEEK != 0) {
+                None => return self.recv_else(fd, call, flags),
+                Some(Err(Errno::AGAIN)) if waits => self.sleep(&mut spin, mode)?,
+                Some(result) => return result,
+            }
+        }
     }
 
     /// Waits on a socket without a port: another thread may give it one, and with it the
@@ -384,7 +403,7 @@ impl UdpSocket {
     }
 
     /// Asks the kernel socket once; None: it has nothing.
-    fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
+    pub(super) fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
         let result = call.kernel(self.fd(), libc::MSG_DONTWAIT);
         if result == Err(Errno::AGAIN) {
             return None;

@@ -7,6 +7,7 @@
 use super::control::{Control, tx_kernel};
 use super::core::Core;
 use super::io::{Datagram, Delivery, Receive};
+use super::moving::Moving;
 use super::path::{Direct, record};
 use super::send::TxCache;
 use crate::error::Errno;
@@ -100,6 +101,7 @@ pub struct UdpSocket {
     /// Closed by the program while a call waits; `fd` is our own duplicate.
     pub(super) orphan: AtomicBool,
     pub(super) kernel_look: KernelLook,
+    pub(super) moving: Moving,
     /// Connected peer: address in the upper, port in the lower half; 0: none.
     pub(super) peer: AtomicU64,
     pub(super) tx: Lock<TxCache>,
@@ -166,6 +168,7 @@ impl UdpSocket {
             blocked: AtomicU32::new(0),
             orphan: AtomicBool::new(false),
             kernel_look: KernelLook::default(),
+            moving: Moving::default(),
             peer: AtomicU64::new(0),
             tx: Lock::new(TxCache::default()),
             tx_kernel: AtomicU32::new(tx_kernel::UNSERVED),
@@ -388,6 +391,7 @@ impl UdpSocket {
 
     #[inline]
     fn enqueue(&self, record: &Record, payload: &[u8]) {
+        self.moving.note(record, payload.len());
         let Some(mut queue) = self.queue.lock() else {
             return; // a signal handler inside this very lock: the datagram is lost
         };
@@ -476,6 +480,17 @@ impl UdpSocket {
             self.stats.queue.bytes.set(queue.payload_bytes() as u64);
         }
         Some(result)
+    }
+
+    /// When the oldest queued datagram came.
+    pub(super) fn front_timestamp(&self) -> Option<u64> {
+        if !self.readable() {
+            return None;
+        }
+        self.queue
+            .lock()?
+            .front()
+            .map(|(record, _)| record.timestamp)
     }
 
     /// Payload bytes of the oldest queued datagram.

@@ -404,3 +404,15 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(name: &str, body: F) -> Result<
     drop(hold);
     spawned.map(drop).map_err(|_| Errno::AGAIN)
 }
+
+/// Waits until every frame that the kernel's receive path was at work on is through
+/// (an RCU grace period: membarrier(2), MEMBARRIER_CMD_GLOBAL). Takes some milliseconds.
+pub fn await_receive_path() {
+    const GLOBAL: usize = 1;
+    // SAFETY: takes no pointer.
+    let waited = unsafe { syscall6(libc::SYS_membarrier, [GLOBAL, 0, 0, 0, 0, 0]) };
+    if waited.is_err() {
+        // A kernel with nohz_full cores has none: they are long through after this.
+        let _ = ppoll(&mut [], Some(20_000_000), None);
+    }
+}

@@ -219,6 +219,9 @@ impl PacketRing {
         // What does not fit a slot is queued whole on the socket itself.
         sock::set(fd, libc::SOL_PACKET, PACKET_COPY_THRESH, &1i32)?;
         sock::set(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1i32)?;
+        // Frames get their time when they arrive, one time for ring and sockets: that is
+        // how the two copies of a datagram are told from two datagrams.
+        sock::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)?;
         let copies = 4 << 20;
         if sock::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &copies).is_err() {
             let _ = sock::set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &copies);

@@ -263,6 +263,99 @@ pub fn recv(fd: RawFd, out: &mut [u8], flags: i32) -> Result<usize, Errno> {
     )
 }
 
+/// What a datagram at the head of a socket's queue says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// When the kernel saw its frame (CLOCK_REALTIME, ns); 0: not known.
+    pub timestamp: u64,
+    /// Sender; also of an AF_INET6 socket that carries IPv4.
+    pub source: Option<std::net::SocketAddrV4>,
+    /// Payload bytes.
+    pub length: usize,
+}
+
+/// Looks at the head of a socket's queue. The options of the socket are as before
+/// afterwards.
+///
+/// # Errors
+/// EAGAIN; an error that waited on the socket, which has it no more.
+pub fn peek_origin(fd: RawFd) -> Result<Origin, Errno> {
+    let nanoseconds = get_int(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS).unwrap_or(0);
+    let microseconds = get_int(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP).unwrap_or(0);
+    let stamp = |name, on: i32| set(fd, libc::SOL_SOCKET, name, &on);
+    if nanoseconds == 0 {
+        stamp(libc::SO_TIMESTAMPNS, 1)?;
+    }
+    let origin = peek_stamped(fd);
+    if nanoseconds == 0 {
+        // The two exclude each other: the last one set is the one that is on.
+        let _ = match microseconds {
+            0 => stamp(libc::SO_TIMESTAMPNS, 0),
+            _ => stamp(libc::SO_TIMESTAMP, 1),
+        };
+    }
+    origin
+}
+
+fn peek_stamped(fd: RawFd) -> Result<Origin, Errno> {
+    const HEADER: usize = size_of::<libc::cmsghdr>();
+    let mut name = [0u8; 28];
+    let mut control = [0u64; 64];
+    let mut message = libc::msghdr {
+        msg_name: name.as_mut_ptr().cast(),
+        msg_namelen: name.len() as u32,
+        msg_iov: std::ptr::null_mut(),
+        msg_iovlen: 0,
+        msg_control: control.as_mut_ptr().cast(),
+        msg_controllen: size_of_val(&control),
+        msg_flags: 0,
+    };
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+    let message_at = std::ptr::from_mut(&mut message) as usize;
+    let length = call(
+        libc::SYS_recvmsg,
+        [fd as usize, message_at, flags as usize, 0, 0, 0],
+    )?;
+    let mut control_bytes = [0u8; 512];
+    for (to, from) in control_bytes.chunks_exact_mut(8).zip(control) {
+        to.copy_from_slice(&from.to_ne_bytes());
+    }
+    let mut rest = &control_bytes[..message.msg_controllen.min(512)];
+    let mut timestamp = 0;
+    let word = |bytes: &[u8], at: usize| {
+        let eight = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
+        eight.map_or(0, u64::from_ne_bytes)
+    };
+    while rest.len() >= HEADER {
+        let size = word(rest, 0) as usize;
+        let kind = word(rest, 8);
+        let wanted = u64::from(libc::SOL_SOCKET as u32) | (libc::SO_TIMESTAMPNS as u64) << 32;
+        if kind == wanted && size >= HEADER + 16 {
+            timestamp = word(rest, HEADER) * 1_000_000_000 + word(rest, HEADER + 8);
+        }
+        let next = size.max(HEADER).next_multiple_of(8);
+        rest = rest.get(next..).unwrap_or(&[]);
+    }
+    let source = match parse_sockaddr(&name[..(message.msg_namelen as usize).min(28)]) {
+        Some(std::net::SocketAddr::V4(v4)) => Some(v4),
+        Some(std::net::SocketAddr::V6(v6)) => v6
+            .ip()
+            .to_ipv4_mapped()
+            .map(|ip| std::net::SocketAddrV4::new(ip, v6.port())),
+        None => None,
+    };
+    Ok(Origin {
+        timestamp,
+        source,
+        length,
+    })
+}
+
+/// Drops the datagram at the head of a socket's queue.
+pub fn discard(fd: RawFd) {
+    let _ = recv(fd, &mut [], libc::MSG_DONTWAIT);
+}
+
 /// Copies an int from the application's memory that the kernel has just read itself.
 #[must_use]
 pub fn user_int(ptr: usize, len: u32) -> Option<i32> {

@@ -1,0 +1,314 @@
+//! While a socket moves between kernel and engine: each datagram once, and in order.
+//!
+//! A tap and the kernel socket both see a frame, the tap first. For a short time around a
+//! move the kernel socket's filter lets everything through, and the engine remembers what
+//! it brought; what the kernel socket then holds of that is skipped. A copy is known by
+//! its receive time stamp, which the kernel makes once per frame, with its sender and size.
+//!
+//! Of what is left on both sides the older one is next. Between a move's beginning and the
+//! moment at which the filter comes or goes lies an RCU grace period, so that no frame is
+//! on its way from the tap to the socket: a busy receive path takes milliseconds for that.
+
+use super::core::Core;
+use super::io::Receive;
+use super::path::QueueAll;
+use super::udp::{Mode, UdpSocket};
+use crate::clock;
+use crate::device::Delivery;
+use crate::error::Errno;
+use crate::ring::{Lock, Record};
+use crate::sys::{event, sock};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::SocketAddrV4;
+use std::os::fd::RawFd;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+/// What is remembered at the most: a grace period at a million datagrams a second.
+const MOST: usize = 1 << 16;
+/// How long after the way back a frame may still reach the kernel socket, ns.
+const UNDER_WAY: u64 = 100_000_000;
+
+/// What names a datagram on both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Identity {
+    timestamp: u64,
+    source: SocketAddrV4,
+    length: usize,
+}
+
+/// How far a socket's filter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Filtering {
+    /// No move, or its filter is on.
+    Settled,
+    /// Frames may be on their way past the tap, which did not know the socket yet.
+    UnderWay,
+    /// They are through: the filter may come.
+    Due,
+    /// The filter goes, and the rings are about to forget the socket.
+    Leaving,
+}
+
+/// The state of a move.
+#[derive(Debug)]
+pub(super) struct Moving {
+    /// The engine's datagrams are remembered.
+    remembers: AtomicBool,
+    /// A [`Filtering`].
+    filtering: AtomicU8,
+    /// When the kernel got the socket back (CLOCK_MONOTONIC, ns); 0: not lately.
+    left_at: AtomicU64,
+    /// What the engine has brought. Rank: after the socket's queue.
+    had: Lock<HashMap<Identity, u32>>,
+    /// One thread at a time decides which datagram is next.
+    turn: Lock<()>,
+}
+
+impl Default for Moving {
+    fn default() -> Self {
+        Self {
+            remembers: AtomicBool::new(false),
+            filtering: AtomicU8::new(Filtering::Settled as u8),
+            left_at: AtomicU64::new(0),
+            had: Lock::new(HashMap::new()),
+            turn: Lock::new(()),
+        }
+    }
+}
+
+/// Sockets that have come from the kernel and still have no filter.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    list: Mutex<Vec<Weak<UdpSocket>>>,
+    /// There is a control thread.
+    served: AtomicBool,
+}
+
+impl Core {
+    /// The control thread runs.
+    pub fn filters_by_control_thread(&self) {
+        self.arrivals.served.store(true, Ordering::SeqCst);
+    }
+
+    /// A socket's filter is to come when no frame is under way past it; true: later.
+    pub(super) fn filter_later(&self, socket: &UdpSocket) -> bool {
+        if !self.arrivals.served.load(Ordering::SeqCst) {
+            event::await_receive_path();
+            return false;
+        }
+        self.arrivals.list.lock().push(socket.me.clone());
+        if let Some(event) = self.ring_opened() {
+            event.signal();
+        }
+        true
+    }
+
+    /// Puts the filters on that are due; the control thread's.
+    pub fn filter_arrivals(&self) {
+        let list = std::mem::take(&mut *self.arrivals.list.lock());
+        if list.is_empty() {
+            return;
+        }
+        event::await_receive_path();
+        for socket in list.iter().filter_map(Weak::upgrade) {
+            let mut control = socket.control.lock();
+            if socket.moving.frames_under_way() {
+                socket.moving.set(Filtering::Due);
+                socket.reconcile(&mut control);
+            }
+        }
+    }
+
+    /// A ring of the mask is a tap.
+    pub(super) fn any_tap(&self, mask: u32) -> bool {
+        self.rings_of(mask).any(|r| r.delivery == Delivery::Tap)
+    }
+}
+
+/// Which datagram a receive call gets next.
+enum Next {
+    /// A result for the call.
+    Result(Result<usize, Errno>),
+    /// Neither side has one.
+    Nothing,
+    /// Neither side has one, and the move is over.
+    Over,
+}
+
+impl Moving {
+    fn is(&self, state: Filtering) -> bool {
+        self.filtering.load(Ordering::SeqCst) == state as u8
+    }
+
+    fn set(&self, state: Filtering) {
+        self.filtering.store(state as u8, Ordering::SeqCst);
+    }
+
+    /// To the engine: from now on everything that it brings is remembered.
+    pub(super) fn begin_arriving(&self) {
+        self.set(Filtering::UnderWay);
+        self.remembers.store(true, Ordering::SeqCst);
+    }
+
+    /// To the kernel: likewise.
+    pub(super) fn begin_leaving(&self) {
+        self.set(Filtering::Leaving);
+        self.remembers.store(true, Ordering::SeqCst);
+    }
+
+    /// Nothing that the engine brings reaches the kernel socket any more.
+    pub(super) fn filtered(&self) {
+        self.set(Filtering::Settled);
+    }
+
+    /// The filter must not come yet.
+    pub(super) fn frames_under_way(&self) -> bool {
+        self.is(Filtering::UnderWay)
+    }
+
+    /// The kernel has the socket; what it holds may be copies.
+    pub(super) fn left(&self) {
+        self.set(Filtering::Settled);
+        self.left_at
+            .store(clock::monotonic().max(1), Ordering::SeqCst);
+    }
+
+    /// The kernel got the socket back a moment ago.
+    #[inline]
+    pub(super) fn has_left(&self) -> bool {
+        self.left_at.load(Ordering::Relaxed) != 0
+    }
+
+    /// The engine brings a datagram.
+    #[inline]
+    pub(super) fn note(&self, record: &Record, length: usize) {
+        if self.remembers.load(Ordering::Relaxed) {
+            self.remember(record, length);
+        }
+    }
+
+    #[cold]
+    fn remember(&self, record: &Record, length: usize) {
+        if let Some(mut had) = self.had.lock()
+            && had.len() < MOST
+        {
+            // The pieces of a super-frame may be alike.
+            *had.entry(Identity {
+                timestamp: record.timestamp,
+                source: record.source,
+                length,
+            })
+            .or_default() += 1;
+        }
+    }
+
+    fn is_copy(&self, origin: &sock::Origin) -> bool {
+        let Some(source) = origin.source else {
+            return false;
+        };
+        let identity = Identity {
+            timestamp: origin.timestamp,
+            source,
+            length: origin.length,
+        };
+        let Some(mut had) = self.had.lock() else {
+            return false;
+        };
+        let Some(left) = had.get_mut(&identity) else {
+            return false;
+        };
+        *left -= 1;
+        if *left == 0 {
+            had.remove(&identity);
+        }
+        true
+    }
+
+    fn end(&self) {
+        self.remembers.store(false, Ordering::SeqCst);
+        self.left_at.store(0, Ordering::SeqCst);
+        if let Some(mut had) = self.had.lock() {
+            had.clear();
+            had.shrink_to(64);
+        }
+    }
+}
+
+impl UdpSocket {
+    /// A receive call while the socket moves. None: the move is over, or somebody is
+    /// deciding in the frame below (a signal handler).
+    pub(super) fn recv_moving<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        peek: bool,
+    ) -> Option<Result<usize, Errno>> {
+        let arriving = self.mode() == Mode::CatchingUp;
+        match self.next_moving(fd, call, peek, arriving) {
+            Next::Result(result) => Some(result),
+            Next::Nothing => Some(Err(Errno::AGAIN)),
+            Next::Over => {
+                self.moving.end();
+                self.caught_up();
+                None
+            }
+        }
+    }
+
+    fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool, arriving: bool) -> Next {
+        let Some(_turn) = self.moving.turn.lock() else {
+            return Next::Nothing;
+        };
+        loop {
+            // What the rings hold before the kernel is looked at comes before what it gets.
+            self.empty_rings();
+            let waits_here = self.front_timestamp().is_some();
+            let origin = match sock::peek_origin(fd) {
+                Ok(origin) => origin,
+                Err(Errno::AGAIN) if waits_here => match self.pop(call, peek) {
+                    Some(result) => return Next::Result(result),
+                    None => continue,
+                },
+                Err(Errno::AGAIN) => return self.nothing_moving(arriving),
+                Err(e) => return Next::Result(Err(e)),
+            };
+            // Its copy is in the ring at the latest now.
+            self.empty_rings();
+            if self.moving.is_copy(&origin) {
+                sock::discard(fd);
+                continue;
+            }
+            let older_here = self
+                .front_timestamp()
+                .is_some_and(|here| here < origin.timestamp);
+            let result = if older_here {
+                self.pop(call, peek)
+            } else {
+                self.kernel_now(call)
+            };
+            if let Some(result) = result {
+                return Next::Result(result);
+            }
+        }
+    }
+
+    fn nothing_moving(&self, arriving: bool) -> Next {
+        let left_at = self.moving.left_at.load(Ordering::SeqCst);
+        let over = if arriving {
+            self.moving.is(Filtering::Settled)
+        } else {
+            clock::monotonic().saturating_sub(left_at) > UNDER_WAY
+        };
+        if over { Next::Over } else { Next::Nothing }
+    }
+
+    /// Takes into the queue what the rings hold.
+    fn empty_rings(&self) {
+        if self.poll_rings(&mut QueueAll) {
+            self.core.wait_rings(self.ring_mask());
+        }
+    }
+}
