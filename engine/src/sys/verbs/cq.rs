@@ -183,10 +183,14 @@ impl CompletionQueue {
         if let Some(extended) = self.extended {
             return self.poll_extended(extended, out, stamps);
         }
-        let most = out.len() as c_int;
+        let most = out.len() as u32;
+        let (cq, room) = (self.shared.raw.as_ptr(), out.as_mut_ptr());
         // SAFETY: the queue is alive and polled by us alone; there is room for `most`.
-        let n = unsafe { (self.poll)(self.shared.raw.as_ptr(), most, out.as_mut_ptr()) };
-        usize::try_from(n).map_err(|_| Errno(libc::EIO))
+        let taken = unsafe { (self.poll)(cq, most as c_int, room) } as u32;
+        if taken > most {
+            return Err(Errno(libc::EIO)); // a negative number among them
+        }
+        Ok(taken as usize)
     }
 
     fn poll_extended(

@@ -209,7 +209,7 @@ impl RxRing {
         let most = self.shape.poll as usize;
         let room = &mut self.completions[..most];
         self.filled = match self.cq.poll(room, &mut self.stamps[..]) {
-            Ok(filled) => filled.min(most),
+            Ok(filled) => filled,
             Err(_) => {
                 self.troubled(RxTrouble::Queue);
                 0

@@ -177,14 +177,10 @@ impl TxRing {
         // is sent.
         let result = unsafe { (self.post)(self.pair.raw.as_ptr(), request, bad.as_mut_ptr()) };
         if result != 0 {
-            return Err(self.refused(result));
+            return Err(self.refused(result, length > self.shape.inline));
         }
         self.posted += 1;
         self.room -= 1;
-        self.slot += 1;
-        if self.slot == self.shape.slots {
-            self.slot = 0;
-        }
         self.until_signal -= 1;
         if self.until_signal == 0 {
             return self.after_signal();
@@ -204,10 +200,15 @@ impl TxRing {
         Ok(())
     }
 
-    /// Puts a frame into the next buffer; its address.
+    /// Puts a frame into the next buffer; its address. Frames inside their requests use none,
+    /// so that what was in this one before is at least as many frames ago as there are slots.
     #[inline]
     fn copy(&mut self, frame: &[u8]) -> u64 {
         let offset = self.base + self.slot as usize * self.shape.slot_size as usize;
+        self.slot += 1;
+        if self.slot == self.shape.slots {
+            self.slot = 0;
+        }
         // SAFETY: slot < slots, so that the buffer lies inside the region.
         let at = unsafe { self.pair.memory.region.base().add(offset) };
         // SAFETY: the frame is no longer than a buffer; whatever was sent from this one is
@@ -228,9 +229,12 @@ impl TxRing {
         Ok(())
     }
 
-    /// A request that the library did not take.
+    /// A request that the library did not take, and with it the buffer if it had one.
     #[cold]
-    fn refused(&mut self, result: c_int) -> Errno {
+    fn refused(&mut self, result: c_int, buffered: bool) -> Errno {
+        if buffered {
+            self.slot = self.slot.checked_sub(1).unwrap_or(self.shape.slots - 1);
+        }
         self.reap();
         if self.failed != 0 {
             return Errno(libc::ENETDOWN);
