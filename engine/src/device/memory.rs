@@ -75,6 +75,7 @@ impl Slot {
 /// Frames on their way, first in first out.
 #[derive(Debug)]
 struct Frames {
+    #[expect(clippy::vec_box, reason = "slots change hands by their address")]
     slots: Vec<Box<Slot>>,
     /// Monotonic positions.
     head: usize,

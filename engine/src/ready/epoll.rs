@@ -94,7 +94,7 @@ impl Member {
     }
 
     /// The bits that the engine reports now.
-    #[inline]
+    #[inline(always)]
     fn engine_bits(&self) -> u32 {
         let bits = self.events & (EPOLLIN | EPOLLRDNORM);
         if bits == 0 || !self.armed || !self.object.readable(0) {
@@ -547,7 +547,7 @@ impl EpollSet<'_> {
     }
 
     /// Reports an entry if the engine has something for it that is not reported yet.
-    #[inline]
+    #[inline(always)]
     fn report(&mut self, member: &mut Member, round: u64) {
         if member.reported == round {
             return;

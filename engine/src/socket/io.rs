@@ -158,3 +158,19 @@ pub enum Sent {
     /// The call fails.
     Failed(Errno),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_in_one_word() {
+        let address: SocketAddrV4 = "192.0.2.1:65535".parse().unwrap();
+        let peer = Peer::new(*address.ip(), address.port()).unwrap();
+        assert_eq!(peer.destination(), Destination::V4(address));
+        // Nobody is not the same as no address.
+        assert_eq!(Peer::new(Ipv4Addr::UNSPECIFIED, 0), None);
+        assert_ne!(Peer::new(Ipv4Addr::UNSPECIFIED, 1), Some(Peer::CONNECTED));
+        assert_eq!(Peer::CONNECTED.destination(), Destination::Connected);
+    }
+}

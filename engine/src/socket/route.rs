@@ -43,8 +43,9 @@ impl Core {
         }
     }
 
-    /// How to reach a destination; a route without a ring is the kernel's.
-    pub(super) fn resolve(&self, socket: &UdpSocket, key: &RouteKey) -> Route {
+    /// How to reach a destination; a route without a ring is the kernel's. None: the socket
+    /// is being changed just now, perhaps by the very call that a signal handler interrupted.
+    pub(super) fn resolve(&self, socket: &UdpSocket, key: &RouteKey) -> Option<Route> {
         let kernel = || Route {
             ring: None,
             template: HeaderTemplate::new(&TemplateSpec {
@@ -60,8 +61,8 @@ impl Core {
             mtu: 0,
             ip_id: 0,
         };
-        let control = socket.control.lock().clone();
-        self.resolve_for(&control, key).unwrap_or_else(kernel)
+        let control = socket.control.try_lock()?.clone();
+        Some(self.resolve_for(&control, key).unwrap_or_else(kernel))
     }
 
     fn resolve_for(&self, control: &Control, key: &RouteKey) -> Option<Route> {

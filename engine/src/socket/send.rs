@@ -4,6 +4,7 @@
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
 use super::control::tx_kernel;
+use super::core::Core;
 use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
@@ -48,15 +49,16 @@ pub(super) struct RouteKey {
 pub(super) struct TxCache {
     generation: u64,
     last: usize,
-    /// Destination of the last one ([`Peer`]) if a ring sends there and no control message
-    /// was asked for, else 0.
+    /// Destination of the last one ([`Peer`]), and the ring that sends there if no control
+    /// message was asked for.
     last_peer: u64,
+    last_ring: Option<&'static Ring>,
     routes: Vec<(RouteKey, Route)>,
 }
 
 impl TxCache {
     #[inline]
-    fn find(&mut self, key: &RouteKey, generation: u64) -> Option<&mut Route> {
+    fn find(&mut self, key: &RouteKey, generation: u64, core: &'static Core) -> Option<&mut Route> {
         if self.generation != generation {
             self.clear();
             self.generation = generation;
@@ -64,42 +66,41 @@ impl TxCache {
         }
         if self.routes.get(self.last).is_none_or(|r| r.0 != *key) {
             let at = self.routes.iter().position(|r| r.0 == *key)?;
-            self.choose(at);
+            self.choose(at, core);
         }
         self.routes.get_mut(self.last).map(|r| &mut r.1)
     }
 
     /// The last one, if that is where a plain call goes.
     #[inline(always)]
-    fn find_last(&mut self, peer: u64, generation: u64) -> Option<&mut Route> {
-        if self.generation != generation || self.last_peer != peer || peer == 0 {
+    fn find_last(&mut self, peer: u64, generation: u64) -> Option<(&'static Ring, &mut Route)> {
+        if self.generation != generation || self.last_peer != peer {
             return None;
         }
-        self.routes.get_mut(self.last).map(|r| &mut r.1)
+        Some((self.last_ring?, &mut self.routes.get_mut(self.last)?.1))
     }
 
-    fn choose(&mut self, at: usize) {
+    fn choose(&mut self, at: usize, core: &'static Core) {
         self.last = at;
-        self.last_peer = match &self.routes[at] {
-            (key, route) if key.control.is_none() && route.ring.is_some() => {
-                Peer::new(*key.destination.ip(), key.destination.port()).map_or(0, |p| p.0)
-            }
-            _ => 0,
-        };
+        let (key, route) = &self.routes[at];
+        let peer = Peer::new(*key.destination.ip(), key.destination.port());
+        self.last_peer = peer.map_or(0, |p| p.0);
+        let plain = key.control.is_none() && self.last_peer != 0;
+        self.last_ring = route.ring.filter(|_| plain).map(|ring| core.ring(ring));
     }
 
     /// Forgets everything: an option that goes into the headers has changed.
     pub(super) fn clear(&mut self) {
         self.routes.clear();
-        self.last_peer = 0;
+        self.last_ring = None;
     }
 
-    fn remember(&mut self, key: RouteKey, route: Route) {
+    fn remember(&mut self, key: RouteKey, route: Route, core: &'static Core) {
         if self.routes.len() >= REMEMBERED {
             self.routes.clear();
         }
         self.routes.push((key, route));
-        self.choose(self.routes.len() - 1);
+        self.choose(self.routes.len() - 1, core);
     }
 }
 
@@ -137,7 +138,6 @@ impl UdpSocket {
         }
         let mut frame = [0; SMALL];
         let (ring, length) = self.build_known(&mut frame, peer, payload)?;
-        let ring = self.core.ring(ring);
         if ring.transmit.send(&frame[..length]).is_err() {
             self.take_back(payload.len());
             return None;
@@ -153,11 +153,10 @@ impl UdpSocket {
         frame: &mut [u8; SMALL],
         peer: u64,
         payload: &[u8],
-    ) -> Option<(u32, usize)> {
+    ) -> Option<(&'static Ring, usize)> {
         let generation = self.core.generation();
         let mut cache = self.tx.try_lock()?;
-        let route = cache.find_last(peer, generation)?;
-        let ring = route.ring?;
+        let (ring, route) = cache.find_last(peer, generation)?;
         if payload.len() + HEADERS_LEN - ETHERNET_LEN > route.mtu {
             return None;
         }
@@ -290,7 +289,7 @@ impl UdpSocket {
         let Some(mut cache) = self.tx.lock() else {
             return Built::Kernel;
         };
-        let Some(route) = cache.find(key, generation) else {
+        let Some(route) = cache.find(key, generation, self.core) else {
             return Built::Unknown;
         };
         let Some(ring) = route.ring else {
@@ -314,12 +313,14 @@ impl UdpSocket {
     fn learn(&self, key: &RouteKey) {
         // Read before resolving: a change meanwhile makes the entry stale, not wrong.
         let generation = self.core.generation();
-        let route = self.core.resolve(self, key);
+        let Some(route) = self.core.resolve(self, key) else {
+            return;
+        };
         if let Some(mut cache) = self.tx.lock()
-            && cache.find(key, generation).is_none()
+            && cache.find(key, generation, self.core).is_none()
             && cache.generation == generation
         {
-            cache.remember(*key, route);
+            cache.remember(*key, route, self.core);
         }
     }
 

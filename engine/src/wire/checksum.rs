@@ -113,9 +113,9 @@ impl Sum {
     #[inline(always)]
     #[must_use]
     pub fn finish_udp(self) -> [u8; 2] {
-        match self.finish() {
-            [0, 0] => [0xff, 0xff],
-            field => field,
+        match !self.fold() {
+            0 => [0xff, 0xff],
+            field => field.to_ne_bytes(),
         }
     }
 

@@ -105,6 +105,7 @@ pub(crate) fn epoll_ctl(epfd: RawFd, op: c_int, fd: RawFd, event: usize) -> Verd
 }
 
 /// epoll_wait, epoll_pwait, epoll_pwait2.
+#[inline]
 pub(crate) fn epoll_wait(
     epfd: RawFd,
     out: Option<&mut [epoll_event]>,
