@@ -38,6 +38,8 @@ pub struct TickClock {
 
 /// How long a reading is good for.
 const SPAN: Nanos = 1_000_000;
+/// Counters of 16 GHz to 1 MHz.
+const RATES: std::ops::RangeInclusive<u64> = (1 << 28)..=(1000 << 32);
 /// Two readings closer than this say little of the rate, further apart much may have
 /// happened between them.
 const RATED: std::ops::RangeInclusive<Nanos> = 100_000..=10_000_000_000;
@@ -64,7 +66,7 @@ impl TickClock {
             let rate = (u128::from(elapsed) << 32) / u128::from(passed.max(1));
             let rate = u64::try_from(rate).unwrap_or(u64::MAX);
             // A clock that was set, or a counter of another processor: once more.
-            let alike = self.rate.abs_diff(rate) <= self.rate / 1000;
+            let alike = RATES.contains(&rate) && self.rate.abs_diff(rate) <= self.rate / 1000;
             let span = (u128::from(SPAN) << 32) / u128::from(rate.max(1));
             self.span = if alike {
                 u64::try_from(span).unwrap_or(0)
