@@ -71,6 +71,7 @@ impl Channel {
     /// `EBUSY` while a completion queue uses it.
     pub(crate) fn destroy(channel: *mut ibv_comp_channel) -> Result<(), Errno> {
         let channel: &'static Self = handle::find(channel)?;
+        channel.context.owned()?;
         if channel.users().load(Ordering::Relaxed) != 0 {
             let rule = format_args!("destroy_comp_channel: a completion queue uses it");
             return Err(strict::violated(Errno::BUSY, rule));

@@ -177,15 +177,25 @@ impl Context {
         Ok(context)
     }
 
+    /// Whether the calling process is the one that opened it. A child shares its parent's side
+    /// of the card: what it destroys is gone for the parent.
+    ///
+    /// # Errors
+    /// `EIO` in a child process.
+    pub(crate) fn owned(&self) -> Result<(), Errno> {
+        if self.owner.is_current() {
+            return Ok(());
+        }
+        let rule = format_args!("a child of fork uses its parent's context");
+        Err(strict::violated(Errno::IO, rule))
+    }
+
     /// Whether calls can still be made.
     ///
     /// # Errors
     /// `EIO` in a child process or once the device is gone.
     pub(crate) fn usable(&self) -> Result<(), Errno> {
-        if !self.owner.is_current() {
-            let rule = format_args!("a child of fork uses its parent's context");
-            return Err(strict::violated(Errno::IO, rule));
-        }
+        self.owned()?;
         if !self.lives() {
             let rule = format_args!("an object of a context that was closed is used");
             return Err(strict::violated(Errno::INVAL, rule));

@@ -239,6 +239,7 @@ impl CompletionQueue {
     /// `EBUSY` while a queue pair uses it, or events of it are not acknowledged.
     pub(crate) fn destroy(cq: *mut ibv_cq) -> Result<(), Errno> {
         let cq: &'static Self = handle::find(cq)?;
+        cq.context.owned()?;
         if cq.users.load(Ordering::Relaxed) != 0 {
             let rule = format_args!("destroy_cq: a queue pair uses it");
             return Err(strict::violated(Errno::BUSY, rule));

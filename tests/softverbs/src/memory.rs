@@ -6,7 +6,7 @@
 //! by it.
 
 use crate::abi::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_WRITE};
-use crate::strict;
+use crate::{settings, strict};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::mm::{Advice, madvise};
@@ -217,7 +217,7 @@ struct Kept {
 /// `EINVAL` after a region was registered without.
 pub(crate) fn fork_init() -> Result<(), Errno> {
     let mut kept = KEPT.lock();
-    if kept.registered && !kept.enabled {
+    if kept.registered && !kept.enabled && !settings::get().fork_safe {
         let rule = format_args!("fork_init: memory was registered before it");
         return Err(strict::violated(Errno::INVAL, rule));
     }
@@ -227,7 +227,7 @@ pub(crate) fn fork_init() -> Result<(), Errno> {
 
 /// Whether `ibv_fork_init` succeeded.
 pub(crate) fn fork_initialized() -> bool {
-    KEPT.lock().enabled
+    KEPT.lock().enabled || settings::get().fork_safe
 }
 
 /// Whole pages.
@@ -298,7 +298,7 @@ impl Pages {
     fn keep_from_children(self) {
         let mut kept = KEPT.lock();
         kept.registered = true;
-        if kept.enabled {
+        if kept.enabled || settings::get().fork_safe {
             kept.ranges.push(self);
             // The pages were faulted in: they are mapped.
             let _ = self.advise(Advice::LinuxDontFork);

@@ -71,6 +71,7 @@ impl ProtectionDomain {
     /// `EBUSY` while regions or queue pairs are in it.
     pub(crate) fn destroy(pd: *mut ibv_pd) -> Result<(), Errno> {
         let pd: &'static Self = handle::find(pd)?;
+        pd.context.owned()?;
         let users = pd.users.load(Ordering::Relaxed);
         if users != 0 {
             let rule = format_args!("dealloc_pd: {users} regions or queue pairs are in it");
@@ -146,6 +147,7 @@ impl MemoryRegion {
     /// `EINVAL` if it does not live.
     pub(crate) fn destroy(mr: *mut ibv_mr) -> Result<(), Errno> {
         let mr: &'static Self = handle::find(mr)?;
+        mr.pd.context.owned()?;
         let context = mr.pd.context;
         if strict::aborts() {
             context.each_qp(|qp| {

@@ -274,6 +274,7 @@ impl QueuePair {
     /// `EBUSY` while flow rules are attached, or events of it are not acknowledged.
     pub(crate) fn destroy(qp: *mut ibv_qp) -> Result<(), Errno> {
         let qp: &'static Self = handle::find(qp)?;
+        qp.context.owned()?;
         if !qp.rules.lock().is_empty() {
             let rule = format_args!("destroy_qp: flow rules are attached to it");
             return Err(refused(Errno::BUSY, rule));

@@ -49,6 +49,8 @@ pub struct Settings {
     pub timestamp: bool,
     /// Not `SOFTVERBS_NO_CQ_EX=1`: extended completion queues exist.
     pub extended_cq: bool,
+    /// `RDMAV_FORK_SAFE` or `IBV_FORK_SAFE`, as the real library reads them: `ibv_fork_init` at once.
+    pub fork_safe: bool,
     /// `SOFTVERBS_MAX_QP`.
     pub max_qp: u32,
     /// `SOFTVERBS_MAX_CQ`.
@@ -123,6 +125,9 @@ fn read(variable: &dyn Fn(&str) -> Option<OsString>) -> Settings {
         ip_checksum: !flag("SOFTVERBS_NO_IP_CSUM"),
         timestamp: !flag("SOFTVERBS_NO_TIMESTAMP"),
         extended_cq: !flag("SOFTVERBS_NO_CQ_EX"),
+        fork_safe: ["RDMAV_FORK_SAFE", "IBV_FORK_SAFE"]
+            .iter()
+            .any(|name| variable(name).is_some()),
         max_qp: number("SOFTVERBS_MAX_QP", 1024),
         max_cq: number("SOFTVERBS_MAX_CQ", 1024),
         max_cqe: number("SOFTVERBS_MAX_CQE", (1 << 18) - 1),

@@ -100,6 +100,7 @@ impl Flow {
     /// `EINVAL` if it does not live.
     pub(crate) fn destroy(flow: *mut ibv_flow) -> Result<(), Errno> {
         let flow: &'static Self = handle::find(flow)?;
+        flow.qp.context.owned()?;
         if handle::retire(flow) {
             if let Ok(wire) = flow.qp.context.wire() {
                 wire.detach(flow.id);

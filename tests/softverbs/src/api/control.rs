@@ -47,7 +47,9 @@ extern "C" fn sv_open_device(device: *mut ibv_device) -> *mut ibv_context {
 #[unsafe(no_mangle)]
 extern "C" fn sv_close_device(context: *mut ibv_context) -> c_int {
     minus_one(control("close_device", |_| {
-        crate::handle::find::<Context>(context)?.close();
+        let context: &Context = crate::handle::find(context)?;
+        context.owned()?;
+        context.close();
         Ok(())
     }))
 }

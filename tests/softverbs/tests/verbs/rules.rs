@@ -195,6 +195,12 @@ fn the_life_of_objects() {
 }
 
 #[test]
+fn the_real_librarys_variable_keeps_memory_from_children() {
+    let variables = [("RDMAV_FORK_SAFE", "1")];
+    holds(&program("objects"), "kept_from_children", &variables);
+}
+
+#[test]
 fn flow_rules() {
     check(
         "flows",
