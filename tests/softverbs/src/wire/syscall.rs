@@ -5,8 +5,9 @@ use rustix::io::Errno;
 use std::arch::asm;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd as _, OwnedFd, RawFd};
 
-/// Descriptors of ours start here, so that the application's numbers stay the kernel's.
-const FIRST_DESCRIPTOR: usize = 64;
+/// Descriptors of ours start here, so that the application's numbers stay the kernel's; at the
+/// second if the limit does not allow the first.
+const FIRST_DESCRIPTORS: [usize; 2] = [700, 64];
 
 /// Makes a system call.
 ///
@@ -46,22 +47,23 @@ pub(super) struct Fd(RawFd);
 impl Fd {
     /// Takes over a fresh descriptor and moves it out of the application's range.
     pub(super) fn adopt(low: RawFd) -> Result<Self, Errno> {
-        // SAFETY: integers only.
-        let high = unsafe {
-            call(
-                libc::SYS_fcntl,
-                [
-                    low as usize,
-                    libc::F_DUPFD_CLOEXEC as usize,
-                    FIRST_DESCRIPTOR,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        drop(Self(low));
-        high.map(|fd| Self(fd as RawFd))
+        let low = Self(low);
+        for first in FIRST_DESCRIPTORS {
+            let args = [
+                low.0 as usize,
+                libc::F_DUPFD_CLOEXEC as usize,
+                first,
+                0,
+                0,
+                0,
+            ];
+            // SAFETY: integers only.
+            if let Ok(high) = unsafe { call(libc::SYS_fcntl, args) } {
+                return Ok(Self(high as RawFd));
+            }
+        }
+        // No room up there, by the limit: it stays where it is.
+        Ok(low)
     }
 
     /// Takes over a descriptor that rustix made.
