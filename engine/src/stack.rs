@@ -17,6 +17,8 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Weak};
 
+/// After groups have changed others are looked for this soon, but no more often, ns.
+const LOOK_SOON: u64 = 10_000_000;
 /// How long a ring may go unpolled before the control thread empties it (design: 10 ms).
 const UNPOLLED: u64 = 10_000_000;
 /// Neighbour entries in use are kept fresh this often.
@@ -314,7 +316,12 @@ impl Control {
         let mut timeout = if busy { UNPOLLED } else { self.next_upkeep() };
         if self.core.has_shareable() {
             // On whole multiples of the period, as every other process of the host.
-            timeout = timeout.min(LOOK_EVERY - now % LOOK_EVERY);
+            let regular = LOOK_EVERY - now % LOOK_EVERY;
+            timeout = timeout.min(if self.core.looks_soon() {
+                LOOK_SOON
+            } else {
+                regular
+            });
         }
         if let Some(at) = self.core.next_reopening() {
             timeout = timeout.min(at.saturating_sub(now));
@@ -327,7 +334,8 @@ impl Control {
         let _visit = ring::visit();
         self.core.follow_faults(now);
         self.core.reopen_due(now);
-        if now / LOOK_EVERY != self.looked_at / LOOK_EVERY {
+        let soon = self.core.looks_soon() && now - self.looked_at >= LOOK_SOON;
+        if soon || now / LOOK_EVERY != self.looked_at / LOOK_EVERY {
             self.looked_at = now;
             self.core.review_sharing(now);
         }
@@ -399,7 +407,7 @@ impl Control {
         }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES | Changes::GROUPS) {
             self.core.refresh_rings();
-            self.core.review_sharing(clock::monotonic());
+            self.core.look_soon();
         }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES) {
             self.core.replan();

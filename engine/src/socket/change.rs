@@ -28,7 +28,7 @@ impl Ring {
                     let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
                 }
             }
-            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+            self.drain_locked(state);
             state.remove(port, socket);
         });
     }
@@ -44,7 +44,7 @@ impl Ring {
                 let _ = state.resteer();
                 return;
             }
-            self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+            self.drain_locked(state);
             let _ = state.resteer();
             let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
             for _ in 0..WHOLE_RING {

@@ -113,6 +113,8 @@ pub struct Core {
     pub(super) arrivals: Arrivals,
     /// A forked child signals it when it has taken a socket.
     pub(super) claimed: OnceCell<Option<Event>>,
+    /// The control thread is to look for others on our groups.
+    pub(super) look_soon: AtomicBool,
     readiness_calls: AtomicU32,
     poll_stats: &'static IomuxBlock,
     select_stats: &'static IomuxBlock,
@@ -166,6 +168,7 @@ impl Core {
             followers: Mutex::new(Vec::new()),
             arrivals: Arrivals::default(),
             claimed: OnceCell::new(),
+            look_soon: AtomicBool::new(false),
             neighbors: Mutex::new(Vec::new()),
         }
     }
@@ -568,7 +571,7 @@ impl Core {
             .interfaces()
             .flat_map(|i| i.addresses.iter().map(|a| a.addr))
             .collect();
-        let groups = tables
+        let groups: Vec<Ipv4Addr> = tables
             .memberships()
             .filter(|m| m.ifindex == ring.ifindex)
             .map(|m| m.group)
@@ -579,6 +582,10 @@ impl Core {
         let down = tables.interface(ring.ifindex).is_none_or(|i| !i.up);
         Self::set_dead(ring, down);
         ring.with(|state| {
+            if state.groups != groups {
+                // What came before is given by the groups of before, as the kernel did.
+                ring.drain_locked(state);
+            }
             state.locals = locals;
             state.groups = groups;
             state.addresses = addresses.unwrap_or_default();

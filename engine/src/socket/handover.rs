@@ -177,6 +177,7 @@ impl UdpSocket {
         }
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
         let mut mode = Mode::Engine;
+        let inode = sock::inode(fd).unwrap_or(0);
         if before.is_none() {
             self.cutoff.set(0);
             // A port that was open before may have frames under way to the kernel socket.
@@ -192,7 +193,7 @@ impl UdpSocket {
                     wants.since = clock::realtime();
                 }
             }
-            self.core.look_for_others(directory, &wants);
+            self.core.look_for_others(directory, &wants, inode);
         }
         let shadow = self.core.shadow_for(directory, &wants, mask);
         // What a device that steers lets through is refused before it does; what a tap
@@ -209,7 +210,7 @@ impl UdpSocket {
             socket: self.me.upgrade().ok_or(Reason::StartFailed)?,
             wants: Arc::new(wants),
             mask,
-            inode: sock::inode(fd).unwrap_or(0),
+            inode,
         };
         let before = directory.sockets.put(entry.clone());
         let sharing = &directory.mixed.now;

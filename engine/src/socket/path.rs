@@ -395,6 +395,11 @@ impl Ring {
         handled
     }
 
+    /// As [`Self::drain`], the whole ring, within [`Self::with`].
+    pub(super) fn drain_locked(&self, state: &mut RingState) {
+        self.poll_locked(state, &mut QueueAll, WHOLE_RING);
+    }
+
     /// Empties the ring into the sockets' queues; frames handled.
     pub fn drain(&self, most: usize) -> usize {
         self.state.lock().map_or(0, |mut state| {

@@ -24,6 +24,7 @@ use crate::sys::bpf::{self, Shared};
 use crate::sys::file;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Others are looked for this often, ns.
 pub(crate) const LOOK_EVERY: u64 = 50_000_000;
@@ -65,15 +66,17 @@ impl Sharing {
         }
     }
 
+    /// Shares whatever either shares.
     fn union(&self, other: &Self) -> Self {
-        Self::of(
-            if other.policy == MixedHost::Share {
-                other.policy
-            } else {
-                self.policy
-            },
-            self.subscribers.union(&other.subscribers),
-        )
+        let either = |policy| [self.policy, other.policy].contains(&policy);
+        let policy = if either(MixedHost::Share) {
+            MixedHost::Share
+        } else if either(MixedHost::Auto) {
+            MixedHost::Auto
+        } else {
+            MixedHost::Steer
+        };
+        Self::of(policy, self.subscribers.union(&other.subscribers))
     }
 }
 
@@ -185,7 +188,7 @@ impl Core {
 
     /// A socket with such wants is about to join rings that steer: are there others on
     /// its port? Only where no other socket of ours would have to change over.
-    pub(super) fn look_for_others(&self, directory: &mut Directory, wants: &Wants) {
+    pub(super) fn look_for_others(&self, directory: &mut Directory, wants: &Wants, inode: u64) {
         let policy = self.config.mixed_host();
         if policy != MixedHost::Auto || !may_have_others(wants) {
             if directory.mixed.now.policy != policy {
@@ -198,7 +201,7 @@ impl Core {
         if here.iter().any(|a| may_have_others(&a.wants)) {
             return; // the control thread looks
         }
-        let found = self.look(directory, Some(wants.port));
+        let found = self.look(directory, Some((wants.port, inode)));
         let mixed = &mut directory.mixed;
         mixed.now.policy = found.policy;
         mixed.now = mixed.now.union(&found);
@@ -207,8 +210,9 @@ impl Core {
         mixed.grace_until = 1;
     }
 
-    /// Who else is on the ports of our sockets and on `port` now.
-    fn look(&self, directory: &Directory, port: Option<u16>) -> Sharing {
+    /// Who else is on the ports of our sockets now; `new`: port and inode of one that is
+    /// about to be among them.
+    fn look(&self, directory: &Directory, new: Option<(u16, u64)>) -> Sharing {
         let policy = self.config.mixed_host();
         if policy != MixedHost::Auto {
             return Sharing::of(policy, Subscribers::default());
@@ -217,11 +221,13 @@ impl Core {
             let mixed = |a: &&Attached| may_have_others(&a.wants) && on_steering_ring(self, a);
             directory.sockets.attached().filter(mixed)
         };
-        let ports: Vec<u16> = attached().map(|a| a.wants.port).chain(port).collect();
+        let new_port = new.map(|n| n.0);
+        let ports: Vec<u16> = attached().map(|a| a.wants.port).chain(new_port).collect();
         if ports.is_empty() {
             return Sharing::of(policy, Subscribers::default());
         }
-        let own: Vec<u64> = directory.sockets.attached().map(|a| a.inode).collect();
+        let inodes = directory.sockets.attached().map(|a| a.inode);
+        let own: Vec<u64> = inodes.chain(new.map(|n| n.1)).collect();
         // Not /proc/net, which is the namespace of the process' first thread.
         let v4 = list(c"/proc/thread-self/net/udp");
         let v6 = list(c"/proc/thread-self/net/udp6").unwrap_or_default();
@@ -251,8 +257,20 @@ impl Core {
         self.open_rings().any(|r| r.delivery == Delivery::Steered)
     }
 
+    /// Groups have changed: others may have come.
+    pub fn look_soon(&self) {
+        self.look_soon.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Self::look_soon`].
+    #[must_use]
+    pub fn looks_soon(&self) -> bool {
+        self.look_soon.load(Ordering::Relaxed)
+    }
+
     /// Looks for others and changes over; the control thread's.
     pub fn review_sharing(&self, now: u64) {
+        self.look_soon.store(false, Ordering::Relaxed);
         if !self.any_steers() {
             return;
         }
@@ -322,4 +340,46 @@ impl Core {
 
 fn list(path: &std::ffi::CStr) -> Option<Vec<Bound>> {
     file::read(path, LIST_MOST).ok().map(|t| parse_bound(&t))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
+
+    fn somebody_on(port: u16) -> Sharing {
+        let bound = Bound {
+            port,
+            address: Ipv4Addr::UNSPECIFIED,
+            inode: 1,
+        };
+        let list = Subscribers::of(&[bound], &[], &[port]);
+        Sharing::of(MixedHost::Auto, list)
+    }
+
+    #[test]
+    fn policies() {
+        let nobody = Sharing::default();
+        assert!(!nobody.is_shared(GROUP, 7));
+        assert!(somebody_on(7).is_shared(GROUP, 7) && !somebody_on(7).is_shared(GROUP, 8));
+        let always = Sharing::of(MixedHost::Share, Subscribers::default());
+        assert!(always.is_shared(GROUP, 7));
+        let never = Sharing {
+            policy: MixedHost::Steer,
+            ..somebody_on(7)
+        };
+        assert!(!never.is_shared(GROUP, 7));
+    }
+
+    #[test]
+    fn filters_refuse_what_either_shares() {
+        let (before, after) = (somebody_on(7), somebody_on(8));
+        for both in [before.union(&after), after.union(&before)] {
+            assert!(both.is_shared(GROUP, 7) && both.is_shared(GROUP, 8));
+        }
+        // From the state of a process that has looked for nobody yet.
+        let first = Sharing::default().union(&before);
+        assert!(first.is_shared(GROUP, 7) && !first.is_shared(GROUP, 8));
+    }
 }

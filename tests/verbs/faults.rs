@@ -1,0 +1,153 @@
+//! What the device reports, and what becomes of its sockets.
+
+use crate::rig::*;
+use engine::error::Reason;
+use rustix::process::Signal;
+use std::time::Duration;
+use tests::check::{DEFAULTS, SLEEP, SPIN};
+use tests::preload::{Mode, Running};
+use tests::topology::Lab;
+
+/// A subscriber under the library, and the file that makes its card fail.
+struct Subject {
+    lab: Lab,
+    control: Scratch,
+    running: Running,
+}
+
+impl Subject {
+    fn start(mode: Mode, args: &[&str]) -> Option<Self> {
+        let lab = Lab::open()?;
+        let control = Scratch::new("fault-control");
+        let path = control.path();
+        let running = subscriber(&lab, mode, &[("SOFTVERBS_CONTROL", &path)], args);
+        Some(Self {
+            lab,
+            control,
+            running,
+        })
+    }
+
+    #[track_caller]
+    fn wait_for_kernel(&mut self, reason: Reason) {
+        wait_until(&mut self.running, reason.text(), |s| {
+            s.sockets
+                .iter()
+                .all(|s| !s.accelerated && s.reason == Some(reason))
+        });
+    }
+
+    #[track_caller]
+    fn wait_for_verbs(&mut self) {
+        wait_until(&mut self.running, "on verbs", on_verbs);
+    }
+
+    fn publish(&self, numbers: std::ops::Range<u32>) {
+        publish(&self.lab, numbers);
+        // Read before the next thing happens: numbers are told apart by when they came.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+
+    #[track_caller]
+    fn says_once(&mut self, line: &str) {
+        let said = self.running.stderr();
+        assert_eq!(said.matches(line).count(), 1, "{line:?} in\n{said}");
+    }
+}
+
+/// The link goes, the kernel has the socket; the link comes, and so does the socket.
+#[test]
+fn port_down_and_up() {
+    for mode in [DEFAULTS, SLEEP, SPIN] {
+        let Some(mut subject) = Subject::start(mode, &[]) else {
+            return;
+        };
+        subject.wait_for_verbs();
+        for round in 0..2 {
+            let first = round * 300;
+            subject.publish(first..first + 100);
+            subject.control.add("event=port_down");
+            subject.wait_for_kernel(Reason::NoLink);
+            // On a card nothing would come; here the kernel still has its wire.
+            subject.publish(first + 100..first + 200);
+            subject.control.add("event=port_up");
+            subject.wait_for_verbs();
+            subject.publish(first + 200..first + 300);
+        }
+        let last = counters(&subject.running);
+        assert!(last.sockets[0].rx.packets >= 400 && last.sockets[0].rx_os.packets >= 200);
+        let said = subject.running.stderr();
+        for line in ["the port has no link;", "the port has its link back;"] {
+            assert_eq!(said.matches(line).count(), 2, "{line:?} in\n{said}");
+        }
+        expect_all("subscriber", &subject.running.kill().stdout, 0..600);
+    }
+}
+
+/// A queue that has failed is left, and the interface opened again after a while.
+#[test]
+fn a_failed_queue_is_replaced() {
+    for (event, line) in [
+        ("event=qp_fatal", "veth0: the queue pair is in error;"),
+        ("event=cq_error", "veth0: the completion queue has overrun;"),
+        // IBV_WC_GENERAL_ERR: no event, the completion itself tells.
+        ("error=1:21", "veth0: the queue pair is in error;"),
+    ] {
+        let Some(mut subject) = Subject::start(DEFAULTS, &[]) else {
+            return;
+        };
+        subject.wait_for_verbs();
+        subject.publish(0..100);
+        subject.control.add(event);
+        std::thread::sleep(Duration::from_millis(50));
+        if event.starts_with("error") {
+            // The frame of this completion is the card's loss.
+            publish(&subject.lab, 1000..1001);
+        }
+        subject.wait_for_kernel(Reason::DeviceFailed);
+        subject.publish(1100..1200);
+        subject.wait_for_verbs();
+        subject.publish(1200..1300);
+        subject.says_once(line);
+        let last = counters(&subject.running);
+        assert_eq!(last.rings.len(), 2, "{event}");
+        let output = subject.running.kill().stdout;
+        expect_all(event, &output, 0..100);
+        expect_all(event, &output, 1100..1300);
+    }
+}
+
+/// A device that is gone for good: the kernel goes on, and nobody tries for ever.
+#[test]
+fn a_device_that_is_gone_leaves_the_kernel() {
+    let Some(mut subject) = Subject::start(SPIN, &[]) else {
+        return;
+    };
+    subject.wait_for_verbs();
+    subject.publish(0..100);
+    subject.control.add("event=device_fatal");
+    subject.wait_for_kernel(Reason::DeviceFailed);
+    subject.says_once("veth0: the device is gone;");
+    subject.publish(100..200);
+    expect_all("subscriber", &subject.running.kill().stdout, 0..200);
+}
+
+/// What was received before the fault is read after it, and before what the kernel got.
+#[test]
+fn what_was_received_stays() {
+    for event in ["event=port_down", "event=qp_fatal", "event=device_fatal"] {
+        let Some(mut subject) = Subject::start(DEFAULTS, &["held"]) else {
+            return;
+        };
+        subject.wait_for_verbs();
+        subject.publish(0..200);
+        subject.control.add(event);
+        wait_until(&mut subject.running, "on the kernel", |s| {
+            s.sockets.iter().all(|s| !s.accelerated)
+        });
+        publish(&subject.lab, 200..300);
+        subject.running.signal(Signal::USR1);
+        std::thread::sleep(Duration::from_millis(300));
+        expect_all(event, &subject.running.kill().stdout, 0..300);
+    }
+}

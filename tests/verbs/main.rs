@@ -1,0 +1,11 @@
+//! What is the verbs device's alone, on the software verbs library: mixed hosts, faults, its
+//! two wires, and the real libibverbs on a machine without a card.
+//!
+//! That everything else behaves on it as on `packet` is the matter of the other suites, run
+//! with `SHIM_TEST_BACKEND=verbs`.
+
+mod faults;
+mod mixed;
+mod real;
+mod rig;
+mod wires;
