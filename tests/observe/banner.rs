@@ -1,5 +1,6 @@
 //! The banner: on standard error only, once a process tree, with what was changed.
 
+use tests::backend::Backend;
 use tests::check::DEFAULTS;
 use tests::peer::Peer;
 use tests::preload::{Finished, Mode, Program};
@@ -31,7 +32,11 @@ fn names_version_command_and_interface() {
             .any(|l| l.contains("Cmd Line: ") && l.contains("recvfrom"))
     );
     // One line when the first socket is accelerated: interface, backend, why.
-    let accelerated = format!("nterface {LINK}: accelerated by packet (");
+    let on = match Backend::current() {
+        Backend::Packet => "packet (".to_owned(),
+        Backend::Verbs => format!("verbs on softverbs_{LINK} ("),
+    };
+    let accelerated = format!("nterface {LINK}: accelerated by {on}");
     assert_eq!(count(&accelerated), 1, "{}", run.stderr);
     assert!(!run.stdout.contains("VMA"), "{}", run.stdout);
 }

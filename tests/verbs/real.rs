@@ -44,7 +44,7 @@ fn auto_falls_back_and_says_why() {
     let Some((finished, reports)) = run(DEFAULTS, Vec::new()) else {
         return;
     };
-    let line = "veth0: accelerated by packet (auto; verbs: no RDMA device";
+    let line = "veth0: accelerated by packet (auto; verbs: the interface has no RDMA device)";
     assert_eq!(
         finished.stderr.matches(line).count(),
         1,
@@ -70,7 +70,7 @@ fn verbs_alone_leaves_the_kernel_and_says_why() {
     let Some((finished, reports)) = run(mode, Vec::new()) else {
         return;
     };
-    let line = "veth0: not accelerated: no RDMA device";
+    let line = "veth0: not accelerated: the interface has no RDMA device";
     assert_eq!(
         finished.stderr.matches(line).count(),
         1,

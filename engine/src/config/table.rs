@@ -385,6 +385,6 @@ options! {
         .help("Interfaces to accelerate; empty: every usable one but loopback.");
     Banner "SHIM_BANNER" = choice(0, BANNER).label("Banner").acts()
         .help("auto: a child of a program that printed it stays silent.");
-    MixedHost "SHIM_MIXED_HOST" = choice(0, MIXED_HOST).label("Mixed host")
+    MixedHost "SHIM_MIXED_HOST" = choice(0, MIXED_HOST).label("Mixed host").acts()
         .help("Whether kernel sockets of this host get their copy of steered multicast: auto while there are any, share always, steer never.");
 }

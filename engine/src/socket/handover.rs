@@ -31,6 +31,10 @@ impl UdpSocket {
         let waiting = matches!(result, Err(Reason::Waiting));
         self.waiting.store(waiting, Ordering::SeqCst);
         if let Err(reason) = result {
+            // Before any call can begin to wait in the kernel, where it would keep the
+            // socket from coming back.
+            let parked = control.stays.is_none() && comes_back(reason);
+            self.unbound.store(parked, Ordering::Release);
             self.detach(control, &mut directory);
             let sends = self.rings_to_send(control, &mut directory, reason);
             self.with_tx(tx_kernel::UNSERVED, !sends);
@@ -295,6 +299,9 @@ impl UdpSocket {
     #[cold]
     pub(super) fn settle_forked(&self) {
         let mut control = self.control.lock();
+        if !self.mode().is_engine() || self.cutoff.get() == 0 {
+            return; // it was our own hand-back, which has ended
+        }
         control.stays = control.stays.or(Some(Reason::Forked));
         self.reconcile(&mut control);
     }
@@ -394,8 +401,8 @@ impl UdpSocket {
     }
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {
-        let unbound = reason == Some(Reason::NotBound) && control.stays.is_none();
-        if self.unbound.swap(unbound, Ordering::AcqRel) && !unbound {
+        let parked = control.stays.is_none() && reason.is_some_and(comes_back);
+        if self.unbound.swap(parked, Ordering::AcqRel) && !parked {
             self.wake();
         }
         self.stats.set_local(control.local);
@@ -412,6 +419,14 @@ impl UdpSocket {
                 .map(|m| (m.group, m.ifindex)),
         );
     }
+}
+
+/// The kernel has it for a while only: calls wait where they see it come back.
+fn comes_back(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::NotBound | Reason::NoLink | Reason::DeviceFailed
+    )
 }
 
 fn is_bound(fd: RawFd) -> bool {

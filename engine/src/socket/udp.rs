@@ -94,7 +94,8 @@ pub struct UdpSocket {
     pub(super) kernel_readers: AtomicU32,
     /// Only such a call keeps it from the engine.
     pub(super) waiting: AtomicBool,
-    /// It has no port yet.
+    /// It has no port yet, or its device is out of order: the engine may have it soon,
+    /// without any call of the one that waits.
     pub(super) unbound: AtomicBool,
     /// Calls that wait in user space or in a ppoll.
     pub(super) blocked: AtomicU32,

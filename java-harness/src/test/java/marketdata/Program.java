@@ -32,7 +32,7 @@ final class Program implements AutoCloseable {
         description = String.join(" ", arguments);
         ProcessBuilder builder = new ProcessBuilder(host.command(arguments));
         // What this test run was told, SHIM_LIBRARY for one, is not for the programs.
-        builder.environment().keySet().removeIf(name -> name.matches("LD_PRELOAD|(SHIM|VMA)_.*|JAVA_TOOL_OPTIONS"));
+        builder.environment().keySet().removeIf(name -> name.matches("LD_PRELOAD|(SHIM|VMA|SOFTVERBS)_.*|JAVA_TOOL_OPTIONS"));
         process = builder.start();
         outputReader = collect(process.getInputStream(), output);
         errorReader = collect(process.getErrorStream(), errors);

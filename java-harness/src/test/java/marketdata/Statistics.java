@@ -17,22 +17,28 @@ final class Statistics {
     private static final double LEAST_SHARE = 0.9;
 
     private final JsonArray sockets;
+    private final JsonArray rings;
 
-    private Statistics(JsonArray sockets) {
+    private Statistics(JsonArray sockets, JsonArray rings) {
         this.sockets = sockets;
+        this.rings = rings;
     }
 
     /** The engine delivered nearly all of {@code datagrams} to a socket of the program. */
     static void assertReceived(Program program, long datagrams) throws IOException, InterruptedException {
         if (Shim.enabled()) {
-            of(program).assertShare("rx", datagrams);
+            Statistics statistics = of(program);
+            statistics.assertShare("rx", datagrams);
+            statistics.assertRings();
         }
     }
 
     /** The engine sent nearly all of {@code datagrams} from a socket of the program. */
     static void assertSent(Program program, long datagrams) throws IOException, InterruptedException {
         if (Shim.enabled()) {
-            of(program).assertShare("tx", datagrams);
+            Statistics statistics = of(program);
+            statistics.assertShare("tx", datagrams);
+            statistics.assertRings();
         }
     }
 
@@ -49,7 +55,8 @@ final class Statistics {
     }
 
     static Statistics parse(String json) {
-        return new Statistics(JsonParser.parseString(json).getAsJsonObject().getAsJsonArray("sockets"));
+        JsonObject document = JsonParser.parseString(json).getAsJsonObject();
+        return new Statistics(document.getAsJsonArray("sockets"), document.getAsJsonArray("rings"));
     }
 
     /** {@code direction} is rx or tx. */
@@ -57,6 +64,15 @@ final class Statistics {
         long byEngine = sum(socket -> packets(socket, direction));
         assertTrue(byEngine >= datagrams * LEAST_SHARE,
                 () -> "of " + datagrams + " datagrams the engine's " + direction + " counts " + byEngine + ": " + sockets);
+    }
+
+    /** There are rings, and all are of the device that this run is about. */
+    private void assertRings() {
+        assertTrue(!rings.isEmpty(), "no rings");
+        for (JsonElement ring : rings) {
+            String backend = ring.getAsJsonObject().get("backend").getAsString();
+            assertTrue(backend.equals(Shim.backend()), () -> "a ring of " + backend + ": " + rings);
+        }
     }
 
     private long sum(ToLongFunction<JsonObject> of) {
