@@ -254,7 +254,6 @@ impl Control {
     }
 
     fn run(mut self) {
-        self.core.filters_by_control_thread();
         let poll = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -304,7 +303,6 @@ impl Control {
             if !armed || set[rings_at..].iter().any(|f| f.revents != 0) {
                 self.drain(&idle);
             }
-            self.core.filter_arrivals();
             self.devices(now);
             self.upkeep(now);
         }

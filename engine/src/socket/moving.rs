@@ -16,8 +16,10 @@ use super::udp::{Mode, UdpSocket};
 use crate::clock;
 use crate::device::Delivery;
 use crate::error::Errno;
-use crate::ring::{Lock, Record};
-use crate::sys::{event, sock};
+use crate::ring::{self, Lock, Record};
+use crate::sys::event::{self, Event};
+use crate::sys::sock;
+use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -83,41 +85,58 @@ impl Default for Moving {
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
     list: Mutex<Vec<Weak<UdpSocket>>>,
-    /// There is a control thread.
-    served: AtomicBool,
+    /// Wakes the thread that waits for grace periods: the control thread has no time for
+    /// them. None: it could not be had.
+    thread: OnceCell<Option<Event>>,
 }
 
 impl Core {
-    /// The control thread runs.
-    pub fn filters_by_control_thread(&self) {
-        self.arrivals.served.store(true, Ordering::SeqCst);
+    /// A socket's filter is to come when no frame is under way past it; false: now.
+    pub(super) fn filter_later(&'static self, socket: &UdpSocket) -> bool {
+        let started = self.arrivals.thread.get_or_init(|| {
+            let event = Event::open().ok()?;
+            event::spawn_quiet("shim-filter", || self.filter_arrivals()).ok()?;
+            Some(event)
+        });
+        match started {
+            Some(event) => {
+                self.arrivals.list.lock().push(socket.me.clone());
+                event.signal();
+                true
+            }
+            None => {
+                event::await_receive_path();
+                false
+            }
+        }
     }
 
-    /// A socket's filter is to come when no frame is under way past it; true: later.
-    pub(super) fn filter_later(&self, socket: &UdpSocket) -> bool {
-        if !self.arrivals.served.load(Ordering::SeqCst) {
-            event::await_receive_path();
-            return false;
+    /// Puts the filters on when they are due, for ever.
+    fn filter_arrivals(&self) {
+        // Whoever asked for this thread is still storing it.
+        while self.arrivals.thread.get().is_none() {
+            event::yield_now();
         }
-        self.arrivals.list.lock().push(socket.me.clone());
-        if let Some(event) = self.ring_opened() {
-            event.signal();
-        }
-        true
-    }
-
-    /// Puts the filters on that are due; the control thread's.
-    pub fn filter_arrivals(&self) {
-        let list = std::mem::take(&mut *self.arrivals.list.lock());
-        if list.is_empty() {
+        let Some(Some(event)) = self.arrivals.thread.get() else {
             return;
-        }
-        event::await_receive_path();
-        for socket in list.iter().filter_map(Weak::upgrade) {
-            let mut control = socket.control.lock();
-            if socket.moving.frames_under_way() {
-                socket.moving.set(Filtering::Due);
-                socket.reconcile(&mut control);
+        };
+        loop {
+            let mut wake = [libc::pollfd {
+                fd: event.raw(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            let _ = event::ppoll(&mut wake, None, None);
+            event.clear();
+            let list = std::mem::take(&mut *self.arrivals.list.lock());
+            event::await_receive_path();
+            let _visit = ring::visit();
+            for socket in list.iter().filter_map(Weak::upgrade) {
+                let mut control = socket.control.lock();
+                if socket.moving.frames_under_way() {
+                    socket.moving.set(Filtering::Due);
+                    socket.reconcile(&mut control);
+                }
             }
         }
     }

@@ -9,11 +9,14 @@ use crate::error::Errno;
 use crate::net::{RouteKind, RouteQuery};
 use crate::sys::event;
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
+use parking_lot::{Mutex, MutexGuard};
 use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 
 /// Next hops that are kept fresh; with more of them in use the oldest are left to the kernel.
 const FRESH: usize = 1024;
+/// How often a send looks whether its socket is free to be read.
+const TURNS: usize = 1000;
 
 impl Core {
     /// The interface of a membership request that names none by index.
@@ -61,7 +64,7 @@ impl Core {
             mtu: 0,
             ip_id: 0,
         };
-        let control = socket.control.try_lock()?.clone();
+        let control = patient(&socket.control)?.clone();
         Some(self.resolve_for(&control, key).unwrap_or_else(kernel))
     }
 
@@ -169,4 +172,16 @@ impl Core {
     fn has_member(&self, ifindex: u32, group: Ipv4Addr) -> bool {
         self.directory.lock().sockets.has_member(ifindex, group)
     }
+}
+
+/// A lock that another thread gives back soon. None: it is this very thread's, which is in
+/// a signal handler above it.
+fn patient<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    for _ in 0..TURNS {
+        if let Some(guard) = lock.try_lock() {
+            return Some(guard);
+        }
+        event::yield_now();
+    }
+    None
 }
