@@ -1,6 +1,7 @@
 //! Descriptor numbers, and closing in bulk.
 
 use std::time::Duration;
+use tests::backend::Backend;
 use tests::check::{Case, DEFAULTS};
 
 #[test]
@@ -10,6 +11,12 @@ fn fd_numbers() {
 
 #[test]
 fn close_range() {
+    if Backend::current() == Backend::Verbs {
+        // A card's library has three descriptors, which the engine keeps from the program;
+        // the software library has more, of which nobody knows.
+        eprintln!("skipped: the software card does not outlive its own descriptors");
+        return;
+    }
     Case::new("close_range").engine(1, 1).run();
 }
 

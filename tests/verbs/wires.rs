@@ -22,7 +22,7 @@ fn sockperf(host: &Netns, wire: &str, args: &[&str]) -> Program {
     Program::new("sockperf", args)
         .on(host)
         .mode(SPIN)
-        .env("VMA_RX_UDP_POLL_OS_RATIO", "2000000000")
+        .env("VMA_RX_UDP_POLL_OS_RATIO", "1000000")
         .device(device)
         .limit(Duration::from_secs(30))
 }
@@ -149,8 +149,8 @@ fn calls_of(thread: u32) -> BTreeMap<String, u64> {
 }
 
 /// A spinning ping-pong through shared memory: the program's own thread asks nothing of the
-/// kernel but to let others run on a crowded machine. How often the kernel socket is looked
-/// at is an option; here hardly ever.
+/// kernel but to let others run on a crowded machine, and once in a million looks at the
+/// ring whether the kernel socket has something.
 #[test]
 fn a_spinning_ping_pong_makes_no_system_call() {
     if !require::program("strace") {
@@ -165,13 +165,17 @@ fn a_spinning_ping_pong_makes_no_system_call() {
         // The main thread exchanges; the engine's and the library's own sleep meanwhile.
         let calls = calls_of(running.pid());
         let round_trips = carried(running) - before;
-        assert!(round_trips >= 100, "only {round_trips} while it was traced");
-        let asked: u64 = calls
-            .iter()
-            .filter(|(name, _)| *name != "sched_yield")
-            .map(|(_, calls)| calls)
-            .sum();
-        assert_eq!(asked, 0, "{round_trips} round trips with {calls:?}");
+        assert!(
+            round_trips >= 1000,
+            "only {round_trips} while it was traced"
+        );
+        let looks = calls.get("recvfrom").copied().unwrap_or(0);
+        let known = ["recvfrom", "sched_yield"];
+        let others = calls.keys().any(|name| !known.contains(&name.as_str()));
+        assert!(
+            !others && looks * 10 < round_trips,
+            "{round_trips} round trips with {calls:?}"
+        );
     }
     conclude(exchange);
 }

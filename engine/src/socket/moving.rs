@@ -300,9 +300,12 @@ impl UdpSocket {
                 sock::discard(fd);
                 continue;
             }
-            let older_here = self
-                .front_timestamp()
-                .is_some_and(|here| here < origin.timestamp);
+            // A device that steers began to bring when the kernel had got its last; and
+            // without a tap on the host frames get no time stamp in the kernel.
+            let older_here = self.core.any_tap(self.ring_mask())
+                && self
+                    .front_timestamp()
+                    .is_some_and(|here| here < origin.timestamp);
             let result = if older_here {
                 self.pop(call, peek)
             } else {
