@@ -1,11 +1,23 @@
 package marketdata;
 
+import org.junit.jupiter.api.extension.AfterTestExecutionCallback;
 import org.junit.jupiter.api.extension.ExtensionContext;
 import org.junit.jupiter.api.extension.ParameterContext;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
-/** Gives tests that ask for it one pair of {@link Hosts}, made once and removed at the end of the run. */
-final class OnTwoHosts implements ParameterResolver {
+/**
+ * Gives tests that ask for it one pair of {@link Hosts}, made once and removed at the end of the run. Of a test
+ * that fails it shows what its programs said.
+ */
+final class OnTwoHosts implements ParameterResolver, AfterTestExecutionCallback {
+    @Override
+    public void afterTestExecution(ExtensionContext context) {
+        String evidence = Program.evidence();
+        if (context.getExecutionException().isPresent()) {
+            System.err.println(evidence);
+        }
+    }
+
     @Override
     public boolean supportsParameter(ParameterContext parameter, ExtensionContext context) {
         return parameter.getParameter().getType() == Hosts.class;

@@ -16,6 +16,8 @@ import java.util.function.Predicate;
 /** A running program on one of the hosts. Every wait is bounded; a failure shows what the program printed. */
 final class Program implements AutoCloseable {
     private static final long LIMIT_SECONDS = 30;
+    /** Programs closed since the last {@link #evidence()}. */
+    private static final List<Program> CLOSED = new ArrayList<>();
 
     private final String description;
     private final Process process;
@@ -23,6 +25,7 @@ final class Program implements AutoCloseable {
     private final List<String> errors = new ArrayList<>();
     private final Thread outputReader;
     private final Thread errorReader;
+    private String statistics = "";
 
     private Program(Host host, Map<String, String> environment, List<String> command) throws IOException {
         List<String> arguments = new ArrayList<>(List.of("env"));
@@ -99,7 +102,25 @@ final class Program implements AutoCloseable {
 
     @Override
     public void close() {
+        if (process.isAlive()) {
+            statistics = Statistics.text(this);
+        }
         kill();
+        synchronized (CLOSED) {
+            CLOSED.add(this);
+        }
+    }
+
+    /** What the programs of one test printed, and what the library counted for those that still ran at its end. */
+    static String evidence() {
+        synchronized (CLOSED) {
+            StringBuilder text = new StringBuilder();
+            for (Program program : CLOSED) {
+                text.append(program.report()).append("--- statistics\n").append(program.statistics).append('\n');
+            }
+            CLOSED.clear();
+            return text.toString();
+        }
     }
 
     private String await(Predicate<String> wanted) throws InterruptedException {

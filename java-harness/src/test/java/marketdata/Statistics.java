@@ -43,8 +43,7 @@ final class Statistics {
     }
 
     static Statistics of(Program program) throws IOException, InterruptedException {
-        Process tool = new ProcessBuilder(Shim.statisticsTool().toString(), "-p", String.valueOf(program.pid()), "-c",
-                "1", "--json").redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        Process tool = tool(program);
         String output = new String(tool.getInputStream().readAllBytes());
         if (!tool.waitFor(LIMIT_SECONDS, TimeUnit.SECONDS) || tool.exitValue() != 0) {
             tool.destroyForcibly();
@@ -52,6 +51,23 @@ final class Statistics {
                     + "\n--- its stderr\n" + program.errors());
         }
         return parse(output);
+    }
+
+    /** What the tool prints for a program; of one without the library, that there is nothing. */
+    static String text(Program program) {
+        if (!Shim.enabled()) {
+            return "";
+        }
+        try {
+            return new String(tool(program).getInputStream().readAllBytes());
+        } catch (IOException missing) {
+            return missing.toString();
+        }
+    }
+
+    private static Process tool(Program program) throws IOException {
+        return new ProcessBuilder(Shim.statisticsTool().toString(), "-p", String.valueOf(program.pid()), "-c", "1",
+                "--json").redirectError(ProcessBuilder.Redirect.DISCARD).start();
     }
 
     static Statistics parse(String json) {
