@@ -219,12 +219,12 @@ impl UdpSocket {
         let before = directory.sockets.put(entry.clone());
         let sharing = &directory.mixed.now;
         self.core.install(sharing, before.as_ref(), &entry)?;
-        if mode == Mode::CatchingUp && !self.core.any_tap(mask) {
+        // A port that is new has no frame under way that anybody could miss.
+        let new = self.unbound.load(Ordering::Relaxed);
+        if !new && mode == Mode::CatchingUp && !self.core.any_tap(mask) {
             // What the device let pass before is in the kernel socket after this.
             event::await_receive_path();
         }
-        // A port that is new has no frame under way that anybody could miss.
-        let new = self.unbound.load(Ordering::Relaxed);
         if new || !self.moving.frames_under_way() || !self.core.filter_later(self) {
             self.set_shadow(control, shadow)?;
             self.moving.filtered();
