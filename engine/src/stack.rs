@@ -321,7 +321,12 @@ impl Control {
                 regular
             });
         }
-        if let Some(at) = self.core.next_reopening() {
+        let next = [
+            self.core.next_reopening(),
+            self.core.next_reclaim(),
+            self.core.next_move(),
+        ];
+        for at in next.into_iter().flatten() {
             timeout = timeout.min(at.saturating_sub(now));
         }
         timeout
@@ -332,6 +337,8 @@ impl Control {
         let _visit = ring::visit();
         self.core.follow_faults(now);
         self.core.reopen_due(now);
+        self.core.end_moves(now);
+        self.core.reclaim_rings(now);
         let soon = self.core.looks_soon() && now - self.looked_at >= LOOK_SOON;
         if soon || now / LOOK_EVERY != self.looked_at / LOOK_EVERY {
             self.looked_at = now;
@@ -343,9 +350,13 @@ impl Control {
     fn idle_rings(&mut self, now: u64) -> (Vec<u32>, bool) {
         let mut idle = Vec::new();
         let mut busy = false;
-        for (i, ring) in self.core.open_rings().enumerate() {
+        let mut left = self.core.open_mask();
+        while left != 0 {
+            let i = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let ring = self.core.ring(i as u32);
             if self.seen.len() <= i {
-                self.seen.push((0, now));
+                self.seen.resize(i + 1, (0, now));
             }
             if ring.has_failed() {
                 continue;

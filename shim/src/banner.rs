@@ -144,15 +144,13 @@ fn parameter_line(config: &Config, opt: Opt, out: &mut Lines) {
 /// What the parameters do not say: which of them change nothing.
 fn notes(config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
-    let rings = [Opt::RingLogicTx, Opt::RingLogicRx];
-    for opt in rings
-        .into_iter()
-        .filter(|opt| *config.value(*opt) != Value::Int(0))
-    {
-        let (name, value) = (opt.name(), config.int(opt));
-        notes.push(format!(
-            "Note: {name}={value}: this build uses one ring per interface"
-        ));
+    for opt in [Opt::RingLogicTx, Opt::RingLogicRx] {
+        if *config.value(opt) == Value::Int(11) {
+            notes.push(format!(
+                "Note: {}=11: no user ids without libvma's programming interface; one ring per interface",
+                opt.name()
+            ));
+        }
     }
     for (effect, text) in [
         (Effect::NotYet, "set, but without effect in this build"),
@@ -161,9 +159,7 @@ fn notes(config: &Config) -> Vec<String> {
             "set, but without effect, for TCP stays with the kernel",
         ),
     ] {
-        let idle = config
-            .set_without_effect(effect)
-            .filter(|opt| !rings.contains(opt));
+        let idle = config.set_without_effect(effect);
         let names: Vec<_> = idle.map(Opt::name).collect();
         if !names.is_empty() {
             notes.push(format!("Note: {text}: {}", names.join(", ")));
@@ -239,8 +235,7 @@ mod tests {
  VMA INFO: Thread mode                    Multi more threads than cores [VMA_THREAD_MODE]
  VMA INFO: Mem Allocate type              2 (Huge Pages)             [VMA_MEM_ALLOC_TYPE]
  VMA INFO: MTU                            4096                       [VMA_MTU]
- VMA INFO: {DASHES}
- VMA INFO: Note: VMA_RING_ALLOCATION_LOGIC_TX=20: this build uses one ring per interface"
+ VMA INFO: {DASHES}"
         );
         let got = banner(&[
             ("VMA_SPEC", "latency"),
@@ -348,12 +343,13 @@ mod tests {
             "\n VMA INFO: Note: set, but without effect in this build: VMA_BF, VMA_FORK\n \
              VMA INFO: Note: set, but without effect, for TCP stays with the kernel: VMA_TCP_QUICKACK"
         ), "{got}");
-        let profile = banner(&[("VMA_SPEC", "mcd")]);
+        let by_user = banner(&[("VMA_RING_ALLOCATION_LOGIC_RX", "11")]);
         assert_eq!(
-            profile.matches("one ring per interface").count(),
-            2,
-            "{profile}"
+            by_user.matches("one ring per interface").count(),
+            1,
+            "{by_user}"
         );
+        let profile = banner(&[("VMA_SPEC", "mcd")]);
         assert!(!profile.contains("without effect"));
     }
 

@@ -38,6 +38,7 @@ fn small() -> QueueOptions {
             send_batch: 8,
             ..VerbsOptions::default()
         },
+        ..QueueOptions::default()
     }
 }
 

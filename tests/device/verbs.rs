@@ -8,7 +8,10 @@ use engine::error::{Errno, Reason};
 use std::collections::BTreeSet;
 
 fn options(verbs: VerbsOptions) -> QueueOptions {
-    QueueOptions { slots: 0, verbs }
+    QueueOptions {
+        verbs,
+        ..QueueOptions::default()
+    }
 }
 
 pub(crate) fn plain() -> QueueOptions {

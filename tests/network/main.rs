@@ -4,3 +4,4 @@
 mod delivery;
 mod multicast;
 mod programs;
+mod rings;

@@ -54,6 +54,16 @@ int main(void)
 	CALL(recvmmsg(fd, m, 2, 0, &bad));
 	CALL(recvmmsg(fd, m, 0, 0, NULL));
 	CALL(recvmmsg(fd, m, 0, MSG_DONTWAIT, NULL));
+	/* An error after the first message is the next call's. */
+	char byte;
+	peer_burst(NEAR, PORT, 3, 8, 0);
+	sleep_ms(50);
+	fresh();
+	m[1].msg_hdr.msg_iov->iov_base = (void *)16;
+	show(CALL(recvmmsg(fd, m, 3, MSG_DONTWAIT, NULL)));
+	CALL(recv(fd, &byte, 1, MSG_DONTWAIT));
+	CALL(recv(fd, &byte, 1, MSG_DONTWAIT));
+	CALL(recv(fd, &byte, 1, MSG_DONTWAIT));
 	report();
 	return done();
 }

@@ -50,6 +50,18 @@ int main(void)
 	f[0].events = POLLRDNORM | POLLWRNORM;
 	CALL(poll(f, 1, 0));
 	say("  %s", event_names((unsigned short)f[0].revents));
+	/* A hang-up is nothing exceptional: the wait goes on. */
+	int hung[2];
+	MUST(pipe(hung));
+	MUST(close(hung[1]));
+	FD_ZERO(&in);
+	FD_ZERO(&except);
+	FD_SET(idle, &in);
+	FD_SET(hung[0], &except);
+	struct timeval wait = {0, 100000};
+	int64_t start = now_us();
+	CALL(select((hung[0] > idle ? hung[0] : idle) + 1, &in, NULL, &except, &wait));
+	say_took(start, 100, 1000);
 	struct timespec wrong = {0, -1};
 	CALL(ppoll(f, 1, &wrong, NULL));
 	report();

@@ -67,6 +67,7 @@ fn ring(ring: &RingSnapshot) -> Value {
         "ifindex": ring.ifindex,
         "backend": ring.backend,
         "device": ring.device,
+        "key": ring.key,
         "rx_slots": ring.rx_slots,
         "tx_slots": ring.tx_slots,
         "rx": counters(ring.rx.each()),

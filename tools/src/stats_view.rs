@@ -325,8 +325,14 @@ impl Style {
         let on = if ring.device.is_empty() { "" } else { " on " };
         let _ = writeln!(
             out,
-            "- Interface {} (index {}), backend {}{on}{}, slots: rx {}, tx {}",
-            ring.interface, ring.ifindex, ring.backend, ring.device, ring.rx_slots, ring.tx_slots
+            "- Interface {} (index {}), backend {}{on}{}, of {}, slots: rx {}, tx {}",
+            ring.interface,
+            ring.ifindex,
+            ring.backend,
+            ring.device,
+            ring.key,
+            ring.rx_slots,
+            ring.tx_slots
         );
         self.lines(out, "Rx ", ring.rx.each());
         self.lines(out, "", ring.upkeep.each());

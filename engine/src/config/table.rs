@@ -197,19 +197,19 @@ options! {
     HandleSigsegv "VMA_HANDLE_SIGSEGV" = switch(false).label("SegFault Backtrace")
         .help("Signals are the program's own here.");
 
-    RingLogicTx "VMA_RING_ALLOCATION_LOGIC_TX" = choice(0, RING_LOGIC).show(Show::NumberNamed)
+    RingLogicTx "VMA_RING_ALLOCATION_LOGIC_TX" = choice(0, RING_LOGIC).acts().show(Show::NumberNamed)
         .label("Ring allocation logic TX")
-        .help("What gets a transmit ring of its own: 0 interface, 1 local address, 10 socket, 20 thread, 30 core, 31 core with pinning.");
-    RingLogicRx "VMA_RING_ALLOCATION_LOGIC_RX" = choice(0, RING_LOGIC).show(Show::NumberNamed)
+        .help("What gets a transmit ring of its own: 0 interface, 1 local address, 10 socket, 20 thread, 30 core, 31 core with pinning (each thread is bound to one).");
+    RingLogicRx "VMA_RING_ALLOCATION_LOGIC_RX" = choice(0, RING_LOGIC).acts().show(Show::NumberNamed)
         .label("Ring allocation logic RX")
         .help("The same for receive rings.");
-    RingMigrationTx "VMA_RING_MIGRATION_RATIO_TX" = int(100, -1, INT_MAX).label("Ring migration ratio TX")
-        .help("Accesses between two checks whether a socket should change rings; -1 never.");
-    RingMigrationRx "VMA_RING_MIGRATION_RATIO_RX" = int(100, -1, INT_MAX).label("Ring migration ratio RX")
-        .help("The same for receive rings.");
-    RingLimit "VMA_RING_LIMIT_PER_INTERFACE" = count(0).show(Show::Note("(no limit)", ""))
+    RingMigrationTx "VMA_RING_MIGRATION_RATIO_TX" = int(100, -1, INT_MAX).acts().label("Ring migration ratio TX")
+        .help("With rings per thread or core: sends between two looks at who makes them; the same stranger twice, and the socket gets his ring. -1 never.");
+    RingMigrationRx "VMA_RING_MIGRATION_RATIO_RX" = int(100, -1, INT_MAX).acts().label("Ring migration ratio RX")
+        .help("The same for receive calls.");
+    RingLimit "VMA_RING_LIMIT_PER_INTERFACE" = count(0).acts().show(Show::Note("(no limit)", ""))
         .label("Ring limit per interface").unit("rings")
-        .help("Most rings on one interface; 0 no limit.");
+        .help("Most rings on one interface, then the least used is shared; 0: 64 in the process.");
     RingDevMemTx "VMA_RING_DEV_MEM_TX" = count(0).label("Ring On Device Memory TX").unit("bytes")
         .help("Memory on the card for each transmit ring.");
     TcpMaxSynRate "VMA_TCP_MAX_SYN_RATE" = int(0, 0, 100_000).show(Show::Note("(no limit)", "(per sec)"))

@@ -136,6 +136,11 @@ pub trait Queue: Send + Debug {
     /// Frames lost by the device for want of room, since the last call.
     fn take_drops(&mut self) -> u64;
 
+    /// Another queue of the interface gives a frame the same time stamp.
+    fn stamps_alike(&self) -> bool {
+        false
+    }
+
     /// What has happened to the device, oldest first; call it until there is none, when
     /// [`Queue::event_fd`] polls readable, and now and then.
     fn take_fault(&mut self) -> Option<Fault> {
@@ -148,6 +153,38 @@ pub trait Queue: Send + Debug {
     }
 }
 
+/// The queue of a ring that does not receive.
+#[derive(Debug)]
+pub struct Closed;
+
+impl Queue for Closed {
+    fn ready(&self) -> bool {
+        false
+    }
+
+    fn next(&mut self) -> Option<RxFrame<'_>> {
+        None
+    }
+
+    fn watch(&self) -> Option<Watch> {
+        None
+    }
+
+    fn release(&mut self) {}
+
+    fn sleep_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    fn steer(&mut self, _: &[Flow]) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    fn take_drops(&mut self) -> u64 {
+        0
+    }
+}
+
 /// A spinning call's look at a queue that it does not own.
 #[derive(Clone, Debug)]
 pub enum Watch {
@@ -156,6 +193,14 @@ pub enum Watch {
 }
 
 impl Watch {
+    /// Looks at the same place.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Packet(a), Self::Packet(b)) => a.same(b),
+        }
+    }
+
     /// A hint: a frame was there a moment ago.
     #[inline]
     #[must_use]
@@ -176,6 +221,10 @@ pub trait Transmit: Send + Sync + Debug {
 
     /// A descriptor that polls writable when it takes frames again.
     fn ready_fd(&self) -> Option<RawFd>;
+
+    /// Its interface is gone, and nobody has used it for a while: what it costs may go. It
+    /// is not freed.
+    fn retire(&self) {}
 }
 
 /// The interface that is to be opened.
@@ -198,6 +247,10 @@ pub struct QueueOptions {
     pub slots: u32,
     /// What the verbs device obeys.
     pub verbs: VerbsOptions,
+    /// Rings that this process has beside it: with many each is smaller.
+    pub others: u32,
+    /// Two queues of the interface are to give a frame the same time stamp.
+    pub stamps_alike: bool,
 }
 
 /// An opened interface.
@@ -207,7 +260,7 @@ pub struct Opened {
     pub queue: Box<dyn Queue>,
     /// Send side.
     pub transmit: Box<dyn Transmit>,
-    /// Receive slots it really has.
+    /// Receive slots it really has; 0: it does not receive.
     pub slots: u32,
     /// The device behind the interface by its own name (`mlx5_0`); empty: it has none.
     pub device: String,
@@ -226,4 +279,13 @@ pub trait Backend: Send + Sync + Debug {
     /// # Errors
     /// Why this backend cannot serve it.
     fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason>;
+
+    /// Opens an interface for sending alone, if that costs less: the queue is [`Closed`]
+    /// and has no slots then.
+    ///
+    /// # Errors
+    /// As [`Backend::open`].
+    fn open_transmit(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason> {
+        self.open(port, options)
+    }
 }

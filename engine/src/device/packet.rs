@@ -3,7 +3,9 @@
 //! A tap: the kernel stack still gets every frame; what keeps a datagram from being
 //! delivered twice is the shadow socket's filter ([`crate::sys::bpf::shadow`]).
 
-use super::{Backend, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
+use super::{
+    Backend, Closed, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch,
+};
 use crate::error::{Errno, Reason};
 use crate::sys::{bpf, packet};
 use std::os::fd::RawFd;
@@ -41,28 +43,47 @@ impl Backend for Packet {
             .next_power_of_two()
             .max(SLOT_SIZE);
         let slot_size = slot_size.min(64 << 10);
-        let wanted = options
-            .slots
-            .clamp(*SLOTS.start(), *SLOTS.end())
-            .next_power_of_two();
+        let wanted = options.slots.clamp(*SLOTS.start(), *SLOTS.end());
+        // Many rings share what one would have; see the budget of a socket.
+        let wanted = match options.others {
+            0 => wanted,
+            1..4 => *SLOTS.start(),
+            4..16 => *SLOTS.start() / 2,
+            _ => *SLOTS.start() / 4,
+        };
+        let wanted = wanted.next_power_of_two();
         let slots = wanted.min(RING_BYTES / slot_size);
         let geometry = packet::RingGeometry { slots, slot_size };
         let ring =
             packet::PacketRing::open(port.index, geometry, &bpf::tap(&[])).map_err(reason)?;
-        let sender = packet::PacketSender::open(port.index).map_err(reason)?;
         Ok(Opened {
             queue: Box::new(PacketQueue {
-                ring,
                 copy: Vec::new(),
                 copied: false,
                 skipped: 0,
+                stamps_alike: options.stamps_alike && ring.stamp_early().is_ok(),
+                ring,
                 ports: Vec::new(),
             }),
-            transmit: Box::new(PacketTransmit { sender }),
+            transmit: transmit(port)?,
             slots,
             device: String::new(),
         })
     }
+
+    fn open_transmit(&self, port: Port<'_>, _: QueueOptions) -> Result<Opened, Reason> {
+        Ok(Opened {
+            queue: Box::new(Closed),
+            transmit: transmit(port)?,
+            slots: 0,
+            device: String::new(),
+        })
+    }
+}
+
+fn transmit(port: Port<'_>) -> Result<Box<dyn Transmit>, Reason> {
+    let sender = packet::PacketSender::open(port.index).map_err(reason)?;
+    Ok(Box::new(PacketTransmit { sender }))
 }
 
 fn reason(errno: Errno) -> Reason {
@@ -82,6 +103,8 @@ struct PacketQueue {
     copied: bool,
     /// Frames larger than a slot whose copy the kernel could not keep.
     skipped: u64,
+    /// See [`Queue::stamps_alike`].
+    stamps_alike: bool,
     /// What the ring's filter takes.
     ports: Vec<u16>,
 }
@@ -168,6 +191,10 @@ impl Queue for PacketQueue {
         Ok(())
     }
 
+    fn stamps_alike(&self) -> bool {
+        self.stamps_alike
+    }
+
     fn tells_apart(&self, ports: usize) -> bool {
         ports <= bpf::PORTS_LISTED
     }
@@ -197,5 +224,9 @@ impl Transmit for PacketTransmit {
 
     fn ready_fd(&self) -> Option<RawFd> {
         Some(self.sender.fd())
+    }
+
+    fn retire(&self) {
+        self.sender.retire();
     }
 }

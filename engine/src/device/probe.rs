@@ -56,10 +56,25 @@ impl Candidates {
     /// # Errors
     /// Why none of the backends can serve it.
     pub fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Chosen, Refused> {
+        self.first(|backend| backend.open(port, options))
+    }
+
+    /// Opens an interface for sending alone.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_transmit(&self, port: Port<'_>, options: QueueOptions) -> Result<Chosen, Refused> {
+        self.first(|backend| backend.open_transmit(port, options))
+    }
+
+    fn first(
+        &self,
+        open: impl Fn(&dyn Backend) -> Result<Opened, Reason>,
+    ) -> Result<Chosen, Refused> {
         let mut why = self.choice.to_owned();
         let mut reason = Reason::NoBackend;
         for backend in self.backends {
-            match backend.open(port, options) {
+            match open(*backend) {
                 Ok(opened) => {
                     return Ok(Chosen {
                         backend: *backend,

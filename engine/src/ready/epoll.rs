@@ -175,6 +175,7 @@ pub struct Epoll {
     count: AtomicUsize,
     /// See [`Self::known_mask`].
     mask: AtomicU64,
+    mask_epoch: AtomicU32,
     /// There are, or may be, descriptors in the set that only the kernel knows.
     foreign: AtomicBool,
     /// An entry wants to know about writing: the kernel's part is not to be kept back.
@@ -203,6 +204,7 @@ impl Epoll {
             members: Lock::new(Members::default()),
             count: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
+            mask_epoch: AtomicU32::new(0),
             foreign: AtomicBool::new(used),
             writable: AtomicBool::new(false),
             kick: Mutex::new(None),
@@ -217,9 +219,11 @@ impl Epoll {
 
     /// What [`Self::ring_mask`] found last, and the epoch of the rings before it: 32 bits each.
     #[inline]
-    fn known_mask(&self) -> Option<u32> {
-        let known = self.mask.load(Ordering::Relaxed);
-        ((known >> 32) as u32 == self.core.rings_epoch()).then_some(known as u32)
+    fn known_mask(&self) -> Option<u64> {
+        let before = self.mask_epoch.load(Ordering::Acquire);
+        let mask = self.mask.load(Ordering::Acquire);
+        let after = self.mask_epoch.load(Ordering::Relaxed);
+        (before == self.core.rings_epoch() && after == before).then_some(mask)
     }
 
     /// No member needs the engine: the kernel's epoll_wait alone is right.
@@ -249,13 +253,13 @@ impl Epoll {
     }
 
     #[inline]
-    pub(super) fn ring_mask(&self, depth: u32) -> u32 {
+    pub(super) fn ring_mask(&self, depth: u32) -> u64 {
         self.end_kick();
         self.known_mask().unwrap_or_else(|| self.find_mask(depth))
     }
 
     #[inline(never)]
-    fn find_mask(&self, depth: u32) -> u32 {
+    fn find_mask(&self, depth: u32) -> u64 {
         // Read before the members: a change meanwhile makes the mask stale, not wrong.
         let epoch = self.core.rings_epoch();
         let Some(members) = self.members.lock() else {
@@ -266,8 +270,10 @@ impl Epoll {
         // Under the lock, so that no older one comes after a newer. Of a set inside a set
         // that is too deep the mask is cut off, and not to be remembered.
         if depth == 0 {
-            let known = u64::from(epoch) << 32 | u64::from(mask);
-            self.mask.store(known, Ordering::Relaxed);
+            // No epoch is 0: who reads meanwhile takes neither mask for the other's.
+            self.mask_epoch.store(0, Ordering::Relaxed);
+            self.mask.store(mask, Ordering::Release);
+            self.mask_epoch.store(epoch, Ordering::Release);
         }
         mask
     }
@@ -609,7 +615,7 @@ impl EpollSet<'_> {
 }
 
 impl Set for EpollSet<'_> {
-    fn ring_mask(&self) -> u32 {
+    fn ring_mask(&self) -> u64 {
         self.epoll.ring_mask(0)
     }
 

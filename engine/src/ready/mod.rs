@@ -39,7 +39,7 @@ impl Object {
     /// Bits of the rings that can make it ready.
     #[inline]
     #[must_use]
-    pub(crate) fn ring_mask(&self, depth: u32) -> u32 {
+    pub(crate) fn ring_mask(&self, depth: u32) -> u64 {
         match self {
             Self::Udp(socket) => socket.ring_mask(),
             Self::Epoll(epoll) if depth < DEPTH => epoll.ring_mask(depth + 1),

@@ -103,7 +103,7 @@ impl PollSet<'_> {
 }
 
 impl Set for PollSet<'_> {
-    fn ring_mask(&self) -> u32 {
+    fn ring_mask(&self) -> u64 {
         self.members
             .iter()
             .fold(0, |mask, (_, m)| mask | m.ring_mask(0))

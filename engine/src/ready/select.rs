@@ -3,6 +3,7 @@
 
 use super::poll::poll_counted;
 use super::{Lookup, Timeout};
+use crate::clock;
 use crate::error::Errno;
 
 const IN_SET: i16 =
@@ -28,23 +29,19 @@ fn has(set: Option<&[u64]>, fd: usize) -> bool {
         .is_some_and(|word| word >> (fd % 64) & 1 != 0)
 }
 
+/// An entry of poll, and the descriptor that it stands for also when it is not watched any
+/// more.
+type Watched = (usize, libc::pollfd);
+
 /// Replaces a set by what is ready; the number of bits.
-fn store(
-    set: Option<&mut [u64]>,
-    nfds: usize,
-    fds: &[libc::pollfd],
-    bits: i16,
-    wanted: i16,
-) -> usize {
+fn store(set: Option<&mut [u64]>, watched: &[Watched], bits: i16, wanted: i16) -> usize {
     let Some(set) = set else { return 0 };
     let mut count = 0;
-    for fd in 0..nfds {
+    for (fd, entry) in watched {
         if let Some(word) = set.get_mut(fd / 64)
             && *word >> (fd % 64) & 1 != 0
         {
-            let entry = fds.iter().find(|e| e.fd == fd as i32);
-            let ready = entry.is_some_and(|e| e.events & wanted != 0 && e.revents & bits != 0);
-            if ready {
+            if entry.events & wanted != 0 && entry.revents & bits != 0 {
                 count += 1;
             } else {
                 *word &= !(1 << (fd % 64));
@@ -90,23 +87,31 @@ pub fn select(
             });
         }
     }
-    let mut ignore_hangups = timeout;
+    let mut watched: Vec<Watched> = fds.iter().map(|f| (f.fd as usize, *f)).collect();
+    let deadline = timeout.map(|t| clock::monotonic().saturating_add(t));
     loop {
-        let found = poll_counted(&mut fds, lookup, ignore_hangups, mask, |c| c.select_stats())?;
+        let left = deadline.map(|d| d.saturating_sub(clock::monotonic()));
+        let left = if timeout == Some(0) { timeout } else { left };
+        let found = poll_counted(&mut fds, lookup, left, mask, |c| c.select_stats())?;
         if fds.iter().any(|f| f.revents & libc::POLLNVAL != 0) {
             return Err(Errno::BADF);
         }
-        let count = store(read.as_deref_mut(), nfds, &fds, IN_SET, libc::POLLIN)
-            + store(write.as_deref_mut(), nfds, &fds, OUT_SET, libc::POLLOUT)
-            + store(except.as_deref_mut(), nfds, &fds, EX_SET, libc::POLLPRI);
-        if count > 0 || found == 0 {
-            return Ok(count);
+        for ((_, seen), entry) in watched.iter_mut().zip(&fds) {
+            seen.revents = entry.revents;
+        }
+        let is_ready = |(_, f): &Watched| {
+            let ready = |bits, wanted| f.events & wanted != 0 && f.revents & bits != 0;
+            ready(IN_SET, libc::POLLIN) || ready(OUT_SET, libc::POLLOUT) || ready(EX_SET, EX_SET)
+        };
+        if found == 0 || watched.iter().any(is_ready) {
+            return Ok(store(read.as_deref_mut(), &watched, IN_SET, libc::POLLIN)
+                + store(write.as_deref_mut(), &watched, OUT_SET, libc::POLLOUT)
+                + store(except.as_deref_mut(), &watched, EX_SET, libc::POLLPRI));
         }
         // poll reports a hang-up or error that select has no set for here: only descriptors
-        // watched for something else do that. Drop them and ask again without waiting.
+        // watched for something else do that. Without them, the wait goes on.
         for entry in fds.iter_mut().filter(|e| e.revents != 0) {
             entry.fd = -1;
         }
-        ignore_hangups = Some(0);
     }
 }

@@ -13,7 +13,7 @@ const BLIND_NAP: u64 = 1_000_000;
 /// What a kind of set can do for [`wait`].
 pub(super) trait Set {
     /// Bits of the rings to poll.
-    fn ring_mask(&self) -> u32;
+    fn ring_mask(&self) -> u64;
     /// Collects what the engine has; the number of entries to report so far.
     fn engine_ready(&mut self) -> usize;
     /// Asks the kernel without waiting and merges; the number of entries to report.

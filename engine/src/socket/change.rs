@@ -1,23 +1,75 @@
-//! Changing what the device of a ring brings: sockets come and go, addresses, groups and
-//! other programs of the host change.
+//! Changing what the device of a ring brings: its queue is opened and closed, sockets come
+//! and go, addresses, groups and other programs of the host change.
 
-use super::demux::Entry;
-use super::path::{QueueAll, Ring, RingState, WHOLE_RING};
+use super::core::{Core, Directory, bits};
+use super::demux::{Demux, Entry, Place, Wants};
+use super::directory::Attached;
+use super::path::{QueueAll, REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS, Ring, RingState, WHOLE_RING};
 use super::share::Sharing;
 use super::steer;
 use super::udp::UdpSocket;
-use crate::device::{Delivery, Flow};
+use crate::device::{Closed, Delivery, Flow, Queue, Watch};
 use crate::error::Reason;
 use crate::steering::Scope;
 use crate::sys::event;
-use crate::wire::{Checksum, Parsed, parse};
+use crate::wire::{Checksum, Parsed, Reassembler, parse};
 use std::net::Ipv4Addr;
+use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A card may still bring what it had matched when a rule was taken away, ns.
 const UNDER_WAY: u64 = 50_000;
 
 impl Ring {
+    /// It receives from now on.
+    pub(super) fn open_queue(&self, queue: Box<dyn Queue>, slots: u32) {
+        let number = |fd: Option<RawFd>| fd.unwrap_or(-1);
+        self.sleep_fd
+            .store(number(queue.sleep_fd()), Ordering::Relaxed);
+        self.event_fd
+            .store(number(queue.event_fd()), Ordering::Relaxed);
+        let watch = queue.watch().map(|watch| self.kept_watch(watch));
+        self.with(|state| state.open(queue));
+        let watch = watch.map_or(std::ptr::null(), std::ptr::from_ref);
+        self.watch.store(watch.cast_mut(), Ordering::Release);
+        self.receives.store(true, Ordering::Release);
+        self.stats.state.rx_slots.store(slots, Ordering::Relaxed);
+    }
+
+    /// Calls look at a watch without a lock: none is ever freed.
+    fn kept_watch(&self, watch: Watch) -> &'static Watch {
+        let mut watches = self.watches.lock();
+        if let Some(same) = watches.iter().find(|w| w.same(&watch)) {
+            return same;
+        }
+        let watch: &'static Watch = Box::leak(Box::new(watch));
+        watches.push(watch);
+        watch
+    }
+
+    /// It receives no more, and its memory is given back. No socket is attached.
+    pub(super) fn close_queue(&self) {
+        self.receives.store(false, Ordering::Release);
+        self.sleep_fd.store(-1, Ordering::Relaxed);
+        self.event_fd.store(-1, Ordering::Relaxed);
+        let queue = self.with(RingState::close);
+        self.stats.state.rx_slots.store(0, Ordering::Relaxed);
+        drop(queue);
+    }
+
+    /// Another ring of the interface gives a frame the same time stamp.
+    pub(super) fn stamps_alike(&self) -> bool {
+        self.with(|state| state.queue.stamps_alike())
+            .unwrap_or(false)
+    }
+
+    /// It has a queue.
+    #[must_use]
+    pub fn receives(&self) -> bool {
+        self.receives.load(Ordering::Acquire)
+    }
+
     /// A socket leaves; what the device has brought until then still goes to its queue.
     /// `linger`: the device may be about to bring what was under way.
     pub fn part(&self, port: u16, socket: &UdpSocket, linger: bool) {
@@ -98,6 +150,25 @@ impl Twins {
 }
 
 impl RingState {
+    fn open(&mut self, queue: Box<dyn Queue>) {
+        self.queue = queue;
+        self.steered.clear();
+        self.every_port = false;
+        let _ = self.resteer();
+    }
+
+    fn close(&mut self) -> Box<dyn Queue> {
+        self.reassembler = Reassembler::new(REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS);
+        self.demux = Demux::default();
+        std::mem::replace(&mut self.queue, Box::new(Closed))
+    }
+
+    /// Changes what this ring is to a socket.
+    pub(super) fn set_place(&mut self, port: u16, socket: &UdpSocket, place: Place) {
+        self.demux
+            .set_place(port, |s| std::ptr::eq(&**s, socket), place);
+    }
+
     /// A socket wants something from this ring, or something else than before.
     ///
     /// # Errors
@@ -113,6 +184,23 @@ impl RingState {
                 Some(before) => drop(self.demux.put(before, is)),
                 None => self.demux.remove(port, is),
             }
+        }
+        result
+    }
+
+    /// These are the sockets of a port.
+    ///
+    /// # Errors
+    /// The device cannot take their flows; those of before are still there.
+    pub(super) fn set_port(
+        &mut self,
+        port: u16,
+        entries: Vec<Entry<Arc<UdpSocket>>>,
+    ) -> Result<(), Reason> {
+        let before = self.demux.set_port(port, entries);
+        let result = self.steer_port(port);
+        if result.is_err() {
+            self.demux.set_port(port, before);
         }
         result
     }
@@ -167,7 +255,7 @@ impl RingState {
     ///
     /// # Errors
     /// The device cannot take these flows; those of before stay.
-    fn resteer(&mut self) -> Result<(), Reason> {
+    pub(super) fn resteer(&mut self) -> Result<(), Reason> {
         let every_port = !self.queue.tells_apart(self.demux.len());
         if every_port && self.every_port {
             return Ok(());
@@ -210,6 +298,101 @@ impl RingState {
         let others = self.demux.port(port);
         let flows = self.flows(others.filter(|e| !std::ptr::eq(&*e.target, socket)));
         self.steer_port_to(port, flows)
+    }
+}
+
+impl Core {
+    /// Tells the rings what a socket wants from now on, and those that it leaves that it
+    /// does.
+    pub(super) fn install(
+        &self,
+        directory: &Directory,
+        before: Option<&Attached>,
+        now: &Attached,
+    ) -> Result<(), Reason> {
+        if let Some(before) = before {
+            let same_port = now.wants.port == before.wants.port;
+            let left = if same_port { !now.mask } else { u64::MAX };
+            self.part(directory, before, left, true);
+        }
+        if directory.rings.several {
+            return self.level(directory, now.wants.port, now.mask);
+        }
+        for index in bits(now.mask) {
+            let ring = self.ring(index);
+            let entry = entry_for(ring, now, Place::Here);
+            ring.with(|state| {
+                state.sharing = directory.mixed.now.clone();
+                state.put(entry)
+            })
+            .unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// A socket leaves those of its rings that are in `mask`.
+    pub(super) fn part(&self, directory: &Directory, gone: &Attached, mask: u64, linger: bool) {
+        for index in bits(gone.mask & mask) {
+            self.ring(index).part(gone.wants.port, &gone.socket, linger);
+        }
+        if directory.rings.several {
+            // The others of its port have one rival less.
+            let _ = self.level(directory, gone.wants.port, gone.mask);
+        }
+    }
+
+    /// Where an interface has several rings, each that has a socket of the port knows all
+    /// others of the port, to give each datagram to the right one. `touched`: rings of the
+    /// interfaces that something has changed on.
+    pub(super) fn level(
+        &self,
+        directory: &Directory,
+        port: u16,
+        touched: u64,
+    ) -> Result<(), Reason> {
+        let list = directory.sockets.port(port);
+        let all = list.iter().fold(touched, |mask, a| mask | a.mask);
+        let ifindexes: Vec<u32> = self.rings_of(touched).map(|r| r.ifindex).collect();
+        for index in bits(all) {
+            let ring = self.ring(index);
+            if !ifindexes.contains(&ring.ifindex) {
+                continue;
+            }
+            let on = |a: &&Attached| self.rings_of(a.mask).any(|r| r.ifindex == ring.ifindex);
+            let entries: Vec<_> = list
+                .iter()
+                .filter(on)
+                .map(|a| entry_for(ring, a, a.place(index)))
+                .collect();
+            let entries = if entries.iter().all(|e| e.place == Place::Elsewhere) {
+                Vec::new()
+            } else {
+                entries
+            };
+            ring.with(|state| {
+                state.sharing = directory.mixed.now.clone();
+                state.set_port(port, entries)
+            })
+            .unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+}
+
+fn entry_for(ring: &Ring, attached: &Attached, place: Place) -> Entry<Arc<UdpSocket>> {
+    let wants = if ring.delivery == Delivery::Steered && attached.wants.since != 0 {
+        // What it brings the kernel did not get, however old it is.
+        Arc::new(Wants {
+            since: 0,
+            ..(*attached.wants).clone()
+        })
+    } else {
+        Arc::clone(&attached.wants)
+    };
+    Entry {
+        target: Arc::clone(&attached.socket),
+        wants,
+        place,
     }
 }
 

@@ -7,6 +7,7 @@
 use super::groups::{self, Groups};
 use super::io::wanted;
 use super::path::WHOLE_RING;
+use super::rings::Key;
 use super::share::Shadow;
 use super::udp::{Family, SockAddrArg, UdpSocket};
 use crate::error::{Errno, Reason};
@@ -67,6 +68,12 @@ pub(super) struct Control {
     pub(super) receive_limit: usize,
     /// It has sent: rings are worth having for that alone.
     pub(super) sends: bool,
+    /// Whose rings bring its datagrams, once that is settled.
+    pub(super) receive_key: Option<Key>,
+    /// Whose rings send for it.
+    pub(super) transmit_key: Option<Key>,
+    /// Bits of those.
+    pub(super) transmit_rings: u64,
     /// The kernel has it for good.
     pub(super) stays: Option<Reason>,
     /// The program's own socket filter replaced ours.
@@ -111,6 +118,9 @@ impl Control {
             receive_limit: sock::get_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUF)
                 .map_or(212_992, |v| v.max(0) as usize),
             sends: false,
+            receive_key: None,
+            transmit_key: None,
+            transmit_rings: 0,
             stays: None,
             filter: Filter::None,
         }
@@ -269,8 +279,8 @@ impl UdpSocket {
     }
 
     fn drain_rings(&self) {
-        for index in (0..32).filter(|i| self.ring_mask() & 1 << i != 0) {
-            self.core.ring(index).drain(WHOLE_RING);
+        for ring in self.core.rings_of(self.ring_mask()) {
+            ring.drain(WHOLE_RING);
         }
     }
 

@@ -4,17 +4,18 @@
 //! Lock order: a socket's control lock, the directory, a ring, a socket's queue.
 
 use super::control::Control;
-use super::demux::{Entry, Wants};
-use super::directory::{Attached, Sockets};
+use super::directory::Sockets;
 use super::fault::Failures;
+use super::migrate::Migrations;
 use super::moving::Arrivals;
 use super::path::{Polled, QueueAll, Ring};
-use super::share::{Mixed, Sharing};
+use super::rings::{Allocation, RINGS, RingTable};
+use super::share::Mixed;
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
-use crate::device::{self, Candidates, Chosen, Delivery, Port, QueueOptions, VerbsOptions};
+use crate::device::{self, Candidates, Delivery};
 use crate::error::{Errno, Reason};
-use crate::net::{Interface, Monitor, RouteClient, Tables};
+use crate::net::{Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
@@ -23,11 +24,9 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Rings that one process opens at the most; bits of a socket's mask.
-pub(super) const RINGS: usize = 16;
 /// Frames handled by a poll on behalf of poll, select and epoll.
 const POLL_BURST: usize = 64;
 
@@ -67,11 +66,13 @@ pub trait Follower: Send + Sync + std::fmt::Debug {
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     pub(super) sockets: Sockets,
-    /// By interface index: its ring, or why it has none.
-    pub(super) interfaces: HashMap<u32, Result<u32, Reason>>,
+    /// By interface index: it has been opened, or why it cannot be.
+    pub(super) interfaces: HashMap<u32, Result<(), Reason>>,
+    pub(super) rings: RingTable,
+    pub(super) migrating: Migrations,
     /// Interfaces whose device has failed.
     pub(super) failures: Failures,
-    mtu_warned: bool,
+    pub(super) mtu_warned: bool,
     /// Who else on the host wants our groups.
     pub(super) mixed: Mixed,
 }
@@ -88,9 +89,12 @@ pub struct Core {
     /// Counters.
     pub publisher: Publisher,
     announce: Announce,
-    backend: Result<Candidates, Reason>,
-    rings: [OnceCell<Ring>; RINGS],
-    pub(super) ring_count: AtomicU32,
+    pub(super) backend: Result<Candidates, Reason>,
+    /// By number; never taken back, so that a stale number finds a ring still.
+    rings: [AtomicPtr<Ring>; RINGS],
+    /// Bits of those in use.
+    listed: AtomicU64,
+    pub(super) allocation: Allocation,
     pub(super) directory: Mutex<Directory>,
     /// It is the parent's: this process was forked, and has neither its rings nor its threads.
     pub(super) forked: AtomicBool,
@@ -148,12 +152,13 @@ impl Core {
             poll_stats: publisher.iomux(IomuxKind::Poll, -1),
             select_stats: publisher.iomux(IomuxKind::Select, -1),
             tuning,
+            allocation: Allocation::of(&config),
             config,
             rules: (Rules::default(), String::new()),
             publisher,
             announce,
-            rings: [const { OnceCell::new() }; RINGS],
-            ring_count: AtomicU32::new(0),
+            rings: [const { AtomicPtr::new(std::ptr::null_mut()) }; RINGS],
+            listed: AtomicU64::new(0),
             directory: Mutex::new(Directory::default()),
             forked: AtomicBool::new(false),
             tables: RwLock::new(tables),
@@ -205,21 +210,53 @@ impl Core {
     /// A ring by its number.
     #[inline]
     #[must_use]
-    pub fn ring(&self, index: u32) -> &Ring {
-        self.rings[index as usize % RINGS]
-            .get()
-            .expect("a mask names opened rings only")
+    pub fn ring(&self, index: u32) -> &'static Ring {
+        self.ring_at(index).expect("a mask names opened rings only")
     }
 
-    /// All opened rings.
-    pub fn open_rings(&self) -> impl Iterator<Item = &Ring> {
-        let count = self.ring_count.load(Ordering::Acquire) as usize;
-        self.rings[..count].iter().filter_map(OnceCell::get)
+    #[inline]
+    pub(super) fn ring_at(&self, index: u32) -> Option<&'static Ring> {
+        crate::sys::leaked(&self.rings[index as usize % RINGS])
+    }
+
+    /// Puts a ring under a number; it is never freed.
+    pub(super) fn set_ring(&self, index: u32, ring: &'static Ring) {
+        let ring = std::ptr::from_ref(ring).cast_mut();
+        self.rings[index as usize % RINGS].store(ring, Ordering::Release);
+        self.listed.fetch_or(1 << index, Ordering::AcqRel);
+    }
+
+    /// Nobody uses a number any more.
+    pub(super) fn unlist(&self, index: u32) {
+        self.listed.fetch_and(!(1 << index), Ordering::AcqRel);
+    }
+
+    /// Bits of the rings in use.
+    #[must_use]
+    pub fn open_mask(&self) -> u64 {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    /// All rings in use.
+    pub fn open_rings(&self) -> impl Iterator<Item = &'static Ring> {
+        self.rings_of(self.open_mask())
+    }
+
+    /// Wakes the control thread: what it sleeps on is not the same any more.
+    pub(super) fn ring_changed(&self) {
+        if let Some(event) = &self.ring_opened {
+            event.signal();
+        }
+    }
+
+    /// For forked children, where a device needs it.
+    pub(super) fn claim_event(&self) {
+        self.claimed.get_or_init(|| Event::open_for_kin().ok());
     }
 
     /// Polls the rings of a mask for poll, select and epoll; true: some were busy.
     #[inline]
-    pub fn poll_mask(&self, mut mask: u32) -> bool {
+    pub fn poll_mask(&self, mut mask: u64) -> bool {
         let mut busy = false;
         while mask != 0 {
             let index = mask.trailing_zeros();
@@ -231,7 +268,7 @@ impl Core {
 
     /// As [`Self::poll_mask`] for a call that will not look again: what another thread is
     /// taking from a ring just now is in its socket's queue afterwards.
-    pub fn poll_mask_whole(&self, mask: u32) {
+    pub fn poll_mask_whole(&self, mask: u64) {
         if self.poll_mask(mask) {
             self.wait_rings(mask);
         }
@@ -239,8 +276,8 @@ impl Core {
 
     /// Waits until whoever polls these rings has left them.
     #[cold]
-    pub(super) fn wait_rings(&self, mask: u32) {
-        for index in (0..RINGS as u32).filter(|i| mask & 1 << i != 0) {
+    pub(super) fn wait_rings(&self, mask: u64) {
+        for index in bits(mask) {
             self.ring(index).wait_idle();
         }
     }
@@ -376,7 +413,7 @@ impl Core {
 
     /// The descriptors that a sleep for these rings watches.
     #[must_use]
-    pub fn sleep_set(&self, mut mask: u32, waker: Option<&Event>) -> Vec<libc::pollfd> {
+    pub fn sleep_set(&self, mut mask: u64, waker: Option<&Event>) -> Vec<libc::pollfd> {
         let mut set = Vec::with_capacity(4);
         let mut add = |fd: RawFd| {
             set.push(libc::pollfd {
@@ -399,7 +436,7 @@ impl Core {
 
     /// Whether every ring of a mask can wake a sleeper.
     #[must_use]
-    pub fn can_sleep(&self, mask: u32) -> bool {
+    pub fn can_sleep(&self, mask: u64) -> bool {
         (0..RINGS as u32)
             .filter(|i| mask & 1 << i != 0)
             .all(|i| self.ring(i).sleep_fd().is_some())
@@ -407,7 +444,7 @@ impl Core {
 
     /// Before a sleep on [`Self::sleep_set`]: false when a frame waits already.
     #[must_use]
-    pub fn arm(&self, mask: u32) -> bool {
+    pub fn arm(&self, mask: u64) -> bool {
         (0..RINGS as u32)
             .filter(|i| mask & 1 << i != 0)
             .all(|i| self.ring(i).arm())
@@ -480,93 +517,7 @@ impl Core {
         socket
     }
 
-    /// The ring of an interface, opened at the first need.
-    pub(super) fn ensure_ring(
-        &self,
-        directory: &mut Directory,
-        interface: &Interface,
-    ) -> Result<u32, Reason> {
-        if let Some(known) = directory.interfaces.get(&interface.index) {
-            return known.and_then(|index| self.fit(index));
-        }
-        if directory.failures.bar(interface.index) {
-            return Err(Reason::DeviceFailed);
-        }
-        let opened = self.open_ring(directory, interface);
-        directory.interfaces.insert(interface.index, opened);
-        opened
-    }
-
-    #[cold]
-    fn open_ring(&self, directory: &mut Directory, interface: &Interface) -> Result<u32, Reason> {
-        let candidates = self.backend?;
-        let count = self.ring_count.load(Ordering::Acquire);
-        if count as usize == RINGS {
-            return Err(Reason::NoResources);
-        }
-        let options = QueueOptions {
-            slots: self.tuning.rx_slots,
-            verbs: VerbsOptions::of(&self.config),
-        };
-        let port = Port {
-            index: interface.index,
-            name: &interface.name,
-            mtu: interface.mtu,
-            mac: interface.mac,
-        };
-        let chosen = candidates.open(port, options).map_err(|refused| {
-            self.say(&format!(
-                "interface {}: not accelerated: {} ({}); its sockets stay on the kernel",
-                interface.name, refused.reason, refused.why
-            ));
-            refused.reason
-        })?;
-        let Chosen {
-            backend,
-            opened,
-            why,
-        } = chosen;
-        let device = opened.device.clone();
-        if backend.delivery() == Delivery::Steered {
-            self.claimed.get_or_init(|| Event::open_for_kin().ok());
-        }
-        let stats = self.publisher.ring();
-        stats.describe(
-            &interface.name,
-            interface.index,
-            backend.name(),
-            &device,
-            opened.slots,
-            0,
-        );
-        let any_peer = self.config.flag(Opt::Udp3tRules);
-        let ring = Ring::new(interface, opened, backend.delivery(), any_peer, stats);
-        self.rings[count as usize]
-            .set(ring)
-            .map_err(|_| Reason::NoResources)?;
-        self.ring_count.store(count + 1, Ordering::Release);
-        if let Some(event) = &self.ring_opened {
-            event.signal();
-        }
-        self.refresh_ring(count, &self.tables.read());
-        let on = if device.is_empty() { "" } else { " on " };
-        self.say(&format!(
-            "interface {}: accelerated by {}{on}{device} ({why})",
-            interface.name,
-            backend.name()
-        ));
-        if self.tuning.mtu > interface.mtu && !directory.mtu_warned {
-            directory.mtu_warned = true;
-            self.say(&format!(
-                "VMA_MTU={} is above the MTU of {}: {} is used",
-                self.tuning.mtu, interface.name, interface.mtu
-            ));
-        }
-        Ok(count)
-    }
-
-    fn refresh_ring(&self, index: u32, tables: &Tables) {
-        let ring = self.ring(index);
+    pub(super) fn refresh_ring(&self, ring: &Ring, tables: &Tables) {
         let locals = tables
             .interfaces()
             .flat_map(|i| i.addresses.iter().map(|a| a.addr))
@@ -596,8 +547,8 @@ impl Core {
     /// Gives every ring what netlink has told about addresses and groups.
     pub fn refresh_rings(&self) {
         let tables = self.tables.read();
-        for index in 0..self.ring_count.load(Ordering::Acquire) {
-            self.refresh_ring(index, &tables);
+        for ring in self.open_rings() {
+            self.refresh_ring(ring, &tables);
         }
         drop(tables);
         self.refilter_all();
@@ -629,49 +580,6 @@ impl Core {
         }
     }
 
-    /// Tells the rings what a socket wants from now on, and those that it leaves that it
-    /// does.
-    pub(super) fn install(
-        &self,
-        sharing: &Sharing,
-        before: Option<&Attached>,
-        now: &Attached,
-    ) -> Result<(), Reason> {
-        if let Some(before) = before {
-            let same_port = now.wants.port == before.wants.port;
-            let left = if same_port { !now.mask } else { u32::MAX };
-            self.part(before, left, true);
-        }
-        for index in bits(now.mask) {
-            let ring = self.ring(index);
-            let entry = Entry {
-                target: Arc::clone(&now.socket),
-                wants: if ring.delivery == Delivery::Steered && now.wants.since != 0 {
-                    // What it brings the kernel did not get, however old it is.
-                    Arc::new(Wants {
-                        since: 0,
-                        ..(*now.wants).clone()
-                    })
-                } else {
-                    Arc::clone(&now.wants)
-                },
-            };
-            ring.with(|state| {
-                state.sharing = sharing.clone();
-                state.put(entry)
-            })
-            .unwrap_or(Ok(()))?;
-        }
-        Ok(())
-    }
-
-    /// A socket leaves those of its rings that are in `mask`.
-    pub(super) fn part(&self, gone: &Attached, mask: u32, linger: bool) {
-        for index in bits(gone.mask & mask) {
-            self.ring(index).part(gone.wants.port, &gone.socket, linger);
-        }
-    }
-
     /// The kernel does not get what the rings of an interface bring.
     pub(super) fn steers(&self, ifindex: u32) -> bool {
         self.open_rings()
@@ -682,7 +590,7 @@ impl Core {
 }
 
 /// The set bits of a mask.
-pub(super) fn bits(mut mask: u32) -> impl Iterator<Item = u32> {
+pub(super) fn bits(mut mask: u64) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let bit = mask.trailing_zeros();
         mask &= mask.checked_sub(1)?;

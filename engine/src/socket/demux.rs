@@ -31,6 +31,19 @@ pub struct Wants {
     pub since: u64,
 }
 
+/// Which ring of an interface brings a socket its datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This one.
+    Here,
+    /// Another one; here it is known as a rival of others of its port.
+    Elsewhere,
+    /// This one, for what was stamped before (CLOCK_REALTIME, ns).
+    Until(u64),
+    /// This one for the rest; the number of the ring before.
+    Since(u64, u32),
+}
+
 /// A socket and what it wants.
 #[derive(Clone, Debug)]
 pub struct Entry<T> {
@@ -38,6 +51,8 @@ pub struct Entry<T> {
     pub target: T,
     /// What it wants.
     pub wants: Arc<Wants>,
+    /// Whether it gets it from this ring.
+    pub place: Place,
 }
 
 impl Wants {
@@ -160,6 +175,16 @@ impl<T> Demux<T> {
         None
     }
 
+    /// Changes where a socket of a port gets its datagrams from.
+    pub fn set_place(&mut self, port: u16, is: impl Fn(&T) -> bool, place: Place) {
+        if let Some(bucket) = self.bucket_mut(port) {
+            let first = std::iter::once(&mut bucket.first);
+            for entry in first.chain(&mut bucket.rest).filter(|e| is(&e.target)) {
+                entry.place = place;
+            }
+        }
+    }
+
     /// Takes the entry that `is` the socket's from a port; the others keep their order.
     pub fn remove(&mut self, port: u16, is: impl Fn(&T) -> bool) {
         let Some(bucket) = self.bucket_mut(port) else {
@@ -169,20 +194,33 @@ impl<T> Demux<T> {
             bucket.rest.remove(at);
         } else if is(&bucket.first.target) {
             if bucket.rest.is_empty() {
-                self.clear_port(port);
+                let _ = self.clear_port(port);
             } else {
                 bucket.first = bucket.rest.remove(0);
             }
         }
     }
 
-    /// Nobody wants a port any more.
-    pub fn clear_port(&mut self, port: u16) {
-        let number = std::mem::take(&mut self.index[usize::from(port)]);
-        if number != 0 {
-            self.buckets[usize::from(number - 1)] = None;
-            self.free.push(number - 1);
+    /// These are the entries of a port; those of before.
+    pub fn set_port(&mut self, port: u16, entries: Vec<Entry<T>>) -> Vec<Entry<T>> {
+        let before = self.clear_port(port);
+        for entry in entries {
+            let _ = self.put(entry, |_| false);
         }
+        before
+    }
+
+    /// Nobody wants a port any more; who did.
+    pub fn clear_port(&mut self, port: u16) -> Vec<Entry<T>> {
+        let number = std::mem::take(&mut self.index[usize::from(port)]);
+        if number == 0 {
+            return Vec::new();
+        }
+        self.free.push(number - 1);
+        let bucket = self.buckets[usize::from(number - 1)].take();
+        bucket.map_or_else(Vec::new, |b| {
+            std::iter::once(b.first).chain(b.rest).collect()
+        })
     }
 
     /// Somebody wants this port.
@@ -275,11 +313,20 @@ mod tests {
         }
     }
 
+    fn here(target: usize, wants: Arc<Wants>) -> Entry<usize> {
+        let place = Place::Here;
+        Entry {
+            target,
+            wants,
+            place,
+        }
+    }
+
     fn demux(list: Vec<Wants>) -> Demux<usize> {
         let mut demux = Demux::default();
         for (target, w) in list.into_iter().enumerate() {
             let wants = Arc::new(w);
-            let _ = demux.put(Entry { target, wants }, |t| *t == target);
+            let _ = demux.put(here(target, wants), |t| *t == target);
         }
         demux
     }
@@ -391,7 +438,7 @@ mod tests {
         assert_eq!(d.len(), 65_535);
         for p in 1..=u16::MAX {
             assert_eq!(d.best(&key(ME, p)).map(|e| e.wants.port), Some(p));
-            d.clear_port(p);
+            let _ = d.clear_port(p);
         }
         assert!(d.is_empty());
     }
@@ -408,7 +455,7 @@ mod tests {
                 match op {
                     0 => {
                         let wants = Arc::new(wants(port));
-                        let before = d.put(Entry { target, wants }, |t| *t == target);
+                        let before = d.put(here(target, wants), |t| *t == target);
                         prop_assert_eq!(before.is_some(), model.contains(&(port, target)));
                         if !model.contains(&(port, target)) {
                             model.push((port, target));
@@ -419,7 +466,7 @@ mod tests {
                         model.retain(|m| *m != (port, target));
                     }
                     _ => {
-                        d.clear_port(port);
+                        let _ = d.clear_port(port);
                         model.retain(|m| m.0 != port);
                     }
                 }

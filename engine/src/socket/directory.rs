@@ -3,7 +3,7 @@
 //! Behind the core's directory lock. Costs of a change do not grow with the number of
 //! sockets, only with how many share one port.
 
-use super::demux::Wants;
+use super::demux::{Place, Wants};
 use super::udp::UdpSocket;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,18 +12,53 @@ use std::sync::{Arc, Weak};
 /// Closed sockets are swept out when the list has grown to this, then to twice its rest.
 const SWEEP: usize = 64;
 
+/// A socket changes from a ring of an interface to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    /// What was stamped before (CLOCK_REALTIME, ns) is the old one's; the maximum: not yet.
+    pub(super) at: u64,
+}
+
 /// A socket on the engine.
 #[derive(Clone, Debug)]
 pub(super) struct Attached {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) wants: Arc<Wants>,
     /// Rings that bring its datagrams.
-    pub(super) mask: u32,
+    pub(super) mask: u64,
+    /// Those of them that it is changing.
+    pub(super) moves: Vec<Move>,
     /// Inode of the kernel socket.
     pub(super) inode: u64,
 }
 
 impl Attached {
+    /// Bits of the rings that it is about to leave.
+    pub(super) fn left(&self) -> u64 {
+        self.moves
+            .iter()
+            .fold(0, |mask, step| mask | 1 << step.from)
+    }
+
+    /// What a ring of one of its interfaces is to it.
+    pub(super) fn place(&self, ring: u32) -> Place {
+        for step in &self.moves {
+            if step.from == ring {
+                return Place::Until(step.at);
+            }
+            if step.to == ring {
+                return Place::Since(step.at, step.from);
+            }
+        }
+        if self.mask & 1 << ring != 0 {
+            Place::Here
+        } else {
+            Place::Elsewhere
+        }
+    }
+
     pub(super) fn is(&self, socket: &UdpSocket) -> bool {
         std::ptr::eq(&*self.socket, socket)
     }

@@ -111,6 +111,9 @@ impl Core {
             let mut directory = self.directory.lock();
             directory.failures.add(ring.ifindex, now);
             directory.interfaces.remove(&ring.ifindex);
+            directory
+                .rings
+                .forget(|index| std::ptr::eq(self.ring(index), ring));
         }
         true
     }

@@ -46,17 +46,33 @@ impl UdpSocket {
 
     /// Whether rings send for a socket whose datagrams the kernel receives. Not before
     /// its first send: a ring takes memory.
-    fn rings_to_send(&self, control: &Control, directory: &mut Directory, reason: Reason) -> bool {
+    fn rings_to_send(
+        &self,
+        control: &mut Control,
+        directory: &mut Directory,
+        reason: Reason,
+    ) -> bool {
         let possible = matches!(reason, Reason::SharedPort | Reason::Waiting);
-        possible
-            && control.sends
-            && Self::local_v4(control)
-                .and_then(|local| self.open_rings(control, directory, *local.ip()))
+        if !possible || !control.sends {
+            return false;
+        }
+        let Ok(local) = Self::local_v4(control) else {
+            return false;
+        };
+        let interfaces = self.candidates(control, *local.ip()).unwrap_or_default();
+        let opened = interfaces.iter().filter(|i| {
+            self.open_transmit(control, directory, i, *local.ip())
                 .is_ok()
+        });
+        opened.count() > 0
     }
 
     /// Which rings, and what is wanted from them; or why none.
-    fn plan(&self, control: &Control, directory: &mut Directory) -> Result<(u32, Wants), Reason> {
+    fn plan(
+        &self,
+        control: &mut Control,
+        directory: &mut Directory,
+    ) -> Result<(u64, Wants), Reason> {
         if let Some(reason) = control.stays {
             return Err(reason);
         }
@@ -99,14 +115,15 @@ impl UdpSocket {
     /// The rings of [`Self::candidates`], opened if need be.
     fn open_rings(
         &self,
-        control: &Control,
+        control: &mut Control,
         directory: &mut Directory,
         local: std::net::Ipv4Addr,
-    ) -> Result<u32, Reason> {
+    ) -> Result<u64, Reason> {
+        let key = self.receive_key(&mut control.receive_key, local);
         let mut mask = 0;
         let mut refusal = Reason::NoInterface;
         for interface in &self.candidates(control, local)? {
-            match self.core.ensure_ring(directory, interface) {
+            match self.core.ensure_ring(self, directory, interface, key, true) {
                 Ok(index) => mask |= 1 << index,
                 Err(reason) => refusal = reason,
             }
@@ -165,20 +182,23 @@ impl UdpSocket {
         &self,
         control: &mut Control,
         directory: &mut Directory,
-        mask: u32,
+        mask: u64,
         mut wants: Wants,
     ) -> Result<(), Reason> {
         let fd = self.fd();
-        let before = directory.sockets.find(self);
-        if let Some(now) = before {
+        let moving = directory.sockets.find(self).map_or(0, Attached::left);
+        if let Some(now) = directory.sockets.find(self) {
             wants.since = now.wants.since;
-            let same = now.mask == mask && *now.wants == wants;
+            let same = now.mask & !moving == mask && *now.wants == wants;
             let filtered = control.filter != Filter::None || !self.core.any_tap(mask);
             if same && filtered && self.mode().is_engine() {
                 self.watch_errors(control);
                 return Ok(());
             }
         }
+        // Whatever changes, it is on one ring of an interface first.
+        self.end_move(directory);
+        let before = directory.sockets.find(self);
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
         let mut mode = Mode::Engine;
         let inode = sock::inode(fd).unwrap_or(0);
@@ -214,11 +234,13 @@ impl UdpSocket {
             socket: self.me.upgrade().ok_or(Reason::StartFailed)?,
             wants: Arc::new(wants),
             mask,
+            moves: Vec::new(),
             inode,
         };
         let before = directory.sockets.put(entry.clone());
-        let sharing = &directory.mixed.now;
-        self.core.install(sharing, before.as_ref(), &entry)?;
+        let old_mask = before.as_ref().map_or(0, |b| b.mask);
+        directory.rings.receiving(old_mask, mask);
+        self.core.install(directory, before.as_ref(), &entry)?;
         // A port that is new has no frame under way that anybody could miss.
         let new = self.unbound.load(Ordering::Relaxed);
         if !new && mode == Mode::CatchingUp && !self.core.any_tap(mask) {
@@ -255,6 +277,7 @@ impl UdpSocket {
 
     /// Back to the kernel. What the rings hold of the time before stays in the queue.
     fn detach(&self, control: &mut Control, directory: &mut Directory) {
+        self.end_move(directory);
         let Some(attached) = directory.sockets.find(self).cloned() else {
             return;
         };
@@ -284,7 +307,8 @@ impl UdpSocket {
             self.cutoff.set(clock::realtime());
         }
         directory.sockets.remove(self);
-        self.core.part(&attached, u32::MAX, !closing);
+        directory.rings.receiving(attached.mask, 0);
+        self.core.part(directory, &attached, u64::MAX, !closing);
         drop(attached);
         self.shared.lock().clear();
         self.set_rings(0);
@@ -388,6 +412,7 @@ impl UdpSocket {
         let mut control = self.control.lock();
         control.stays = Some(Reason::NotBound);
         self.reconcile(&mut control);
+        self.leave_transmit(&mut control);
         drop(control);
         self.core.publisher.release_socket(self.stats);
     }

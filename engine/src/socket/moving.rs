@@ -142,7 +142,7 @@ impl Core {
     }
 
     /// A ring of the mask is a tap.
-    pub(super) fn any_tap(&self, mask: u32) -> bool {
+    pub(super) fn any_tap(&self, mask: u64) -> bool {
         self.rings_of(mask).any(|r| r.delivery == Delivery::Tap)
     }
 }

@@ -4,27 +4,30 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
-use super::demux::{Demux, Entry};
+use super::demux::{Demux, Entry, Place};
 use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
-use crate::device::{Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
+use crate::device::{Closed, Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
 use crate::wire::{Checksum, ETHERNET_LEN, Ends, Parsed, Plain, Reassembler, UdpFrame, parse};
+use parking_lot::Mutex;
 use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
 
 /// Where the fields stand in a frame without tag.
 const TOS: usize = ETHERNET_LEN + 1;
 const TTL: usize = ETHERNET_LEN + 8;
 /// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
-const REASSEMBLY_BYTES: usize = 4 << 20;
-const REASSEMBLY_DATAGRAMS: usize = 1024;
+pub(super) const REASSEMBLY_BYTES: usize = 4 << 20;
+pub(super) const REASSEMBLY_DATAGRAMS: usize = 1024;
 
 /// A budget that empties any ring: more frames than it has slots.
 pub(super) const WHOLE_RING: usize = 1 << 16;
@@ -65,7 +68,7 @@ pub struct RingState {
     pub groups: Vec<Ipv4Addr>,
     /// Addresses of this interface.
     pub addresses: Vec<Ipv4Addr>,
-    reassembler: Reassembler,
+    pub(super) reassembler: Reassembler,
     pub(super) ifindex: u32,
     pub(super) delivery: Delivery,
     /// VMA_UDP_3T_RULES.
@@ -132,8 +135,13 @@ pub struct Ring {
     /// Counters.
     pub stats: &'static RingBlock,
     state: Lock<RingState>,
-    sleep_fd: Option<RawFd>,
-    watch: Option<Watch>,
+    pub(super) sleep_fd: AtomicI32,
+    /// Not null: what a spinning call may look at.
+    pub(super) watch: AtomicPtr<Watch>,
+    /// All that it has had; a queue that is opened again brings one of before, mostly.
+    pub(super) watches: Mutex<Vec<&'static Watch>>,
+    /// It has a queue.
+    pub(super) receives: AtomicBool,
     /// Rises with every poll: tells the control thread that somebody is at work.
     polls: AtomicU64,
     /// A source known not to be ours; 0: none. Written under the lock.
@@ -142,7 +150,7 @@ pub struct Ring {
     pub dead: AtomicBool,
     /// Largest IP packet when it was opened, bytes.
     pub mtu: u32,
-    event_fd: Option<RawFd>,
+    pub(super) event_fd: AtomicI32,
     health: AtomicU8,
 }
 
@@ -181,18 +189,20 @@ impl Ring {
             .addresses
             .first()
             .map_or(Ipv4Addr::UNSPECIFIED, |a| a.addr);
-        let event_fd = opened.queue.event_fd();
-        Self {
+        let receives = opened.slots != 0;
+        let ring = Self {
             ifindex: interface.index,
             name: interface.name.clone(),
             primary,
             transmit: opened.transmit,
             delivery,
             stats,
-            sleep_fd: opened.queue.sleep_fd(),
-            watch: opened.queue.watch(),
+            sleep_fd: AtomicI32::new(-1),
+            watch: AtomicPtr::new(std::ptr::null_mut()),
+            watches: Mutex::default(),
+            receives: AtomicBool::new(false),
             state: Lock::new(RingState {
-                queue: opened.queue,
+                queue: Box::new(Closed),
                 demux: Demux::default(),
                 locals: Vec::new(),
                 groups: Vec::new(),
@@ -210,15 +220,19 @@ impl Ring {
             foreign: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             mtu: interface.mtu,
-            event_fd,
+            event_fd: AtomicI32::new(-1),
             health: AtomicU8::new(Health::Good as u8),
+        };
+        if receives {
+            ring.open_queue(opened.queue, opened.slots);
         }
+        ring
     }
 
     /// Polls readable while the device has something to report.
     #[must_use]
     pub fn event_fd(&self) -> Option<RawFd> {
-        self.event_fd
+        Some(self.event_fd.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
     }
 
     /// What the device has reported of itself.
@@ -254,14 +268,14 @@ impl Ring {
     /// Polls readable while a frame waits.
     #[must_use]
     pub fn sleep_fd(&self) -> Option<RawFd> {
-        self.sleep_fd
+        Some(self.sleep_fd.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
     }
 
     /// A look without the lock: false only if no frame waits.
     #[inline]
     #[must_use]
     pub fn may_be_ready(&self) -> bool {
-        self.watch.as_ref().is_none_or(Watch::ready)
+        crate::sys::leaked(&self.watch).is_none_or(Watch::ready)
     }
 
     /// Rises while the ring is polled.
@@ -400,6 +414,15 @@ impl Ring {
         self.poll_locked(state, &mut QueueAll, WHOLE_RING);
     }
 
+    /// The same unless another thread is in the ring; false: one is.
+    pub(super) fn try_drain(&self) -> bool {
+        let state = self.state.try_lock();
+        state.is_some_and(|mut state| {
+            self.drain_locked(&mut state);
+            true
+        })
+    }
+
     /// Empties the ring into the sockets' queues; frames handled.
     pub fn drain(&self, most: usize) -> usize {
         self.state.lock().map_or(0, |mut state| {
@@ -455,7 +478,9 @@ impl Ring {
         };
         match plain.judge(checksum) {
             Parsed::Udp(udp) => {
-                if let Some(entry) = self.datagram(&udp, frame.timestamp, picture, direct) {
+                if let Some(entry) =
+                    self.datagram(&udp, (frame.timestamp, frame.timestamp), picture, direct)
+                {
                     *beaten = picture.way(plain, entry, frame.timestamp);
                 }
             }
@@ -477,7 +502,7 @@ impl Ring {
         let rx = &self.stats.rx;
         match parsed {
             Parsed::Udp(udp) if frame.segment == 0 => {
-                let _ = self.datagram(udp, frame.timestamp, picture, direct);
+                let _ = self.datagram(udp, (frame.timestamp, frame.timestamp), picture, direct);
             }
             Parsed::Udp(udp) => {
                 // A super-frame: each piece is a datagram, the last may be shorter.
@@ -486,7 +511,8 @@ impl Ring {
                         payload: piece,
                         ..*udp
                     };
-                    let _ = self.datagram(&one, frame.timestamp, picture, direct);
+                    let _ =
+                        self.datagram(&one, (frame.timestamp, frame.timestamp), picture, direct);
                 }
             }
             Parsed::Fragment(fragment) => {
@@ -504,7 +530,8 @@ impl Ring {
                 };
                 match whole.parse(checksum) {
                     Parsed::Udp(udp) => {
-                        let _ = self.datagram(&udp, frame.timestamp, picture, direct);
+                        let _ =
+                            self.datagram(&udp, (frame.timestamp, whole.since), picture, direct);
                     }
                     Parsed::BadChecksum => rx.bad_checksum.add_exclusive(1),
                     _ => rx.malformed.add_exclusive(1),
@@ -535,7 +562,8 @@ impl Ring {
     fn datagram<'p, D: Direct>(
         &self,
         udp: &UdpFrame<'_>,
-        timestamp: u64,
+        // Of the frame, and of the first that had a piece of it.
+        (timestamp, begun): (u64, u64),
         picture: Picture<'p>,
         direct: &mut D,
     ) -> Option<&'p Entry<Arc<UdpSocket>>> {
@@ -550,17 +578,21 @@ impl Ring {
             for entry in list.filter(|e| e.wants.takes_multicast(&record, joined)) {
                 taken += 1;
                 last = Some(entry);
-                entry.target.accept(&record, udp.payload, direct);
+                if entry.place == Place::Here || entry.target.takes_from(entry.place, begun) {
+                    entry.target.accept(&record, udp.payload, direct);
+                }
             }
             if taken > 0 {
-                return last.filter(|_| taken == 1);
+                return last.filter(|e: &&Entry<_>| taken == 1 && e.place == Place::Here);
             }
         } else if let Some(entry) = picture.demux.best(&record)
             // A bound address is local, or the kernel would not have bound it.
             && (!entry.wants.local.is_unspecified() || picture.is_local(*udp.dst.ip()))
         {
-            entry.target.accept(&record, udp.payload, direct);
-            return Some(entry);
+            if entry.place == Place::Here || entry.target.takes_from(entry.place, begun) {
+                entry.target.accept(&record, udp.payload, direct);
+            }
+            return Some(entry).filter(|e| e.place == Place::Here);
         }
         self.stats.rx.not_ours.add_exclusive(1);
         None

@@ -118,7 +118,11 @@ impl UdpSocket {
     pub fn recv_early<R: Receive>(&self, call: &mut R, flags: i32) -> Early {
         const UNUSUAL: i32 = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_PEEK;
         let mask = self.ring_mask();
-        if self.mode() != Mode::Engine || flags & UNUSUAL != 0 || !mask.is_power_of_two() {
+        if self.mode() != Mode::Engine
+            || flags & UNUSUAL != 0
+            || !mask.is_power_of_two()
+            || self.habits.watch_receives()
+        {
             return Early::Unknown;
         }
         let ring = self.core.ring(mask.trailing_zeros());
@@ -153,6 +157,9 @@ impl UdpSocket {
     /// Something is queued, several rings, a frame of another kind, or not a usual call.
     #[inline(never)]
     fn recv_else<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
+        if self.habits.watch_receives() {
+            self.begin_receive(flags)?;
+        }
         if self.mode() != Mode::Engine
             || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
             || self.cutoff.get() != 0

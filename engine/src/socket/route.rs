@@ -11,7 +11,6 @@ use crate::sys::event;
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
 use parking_lot::{Mutex, MutexGuard};
 use std::net::Ipv4Addr;
-use std::sync::atomic::Ordering;
 
 /// Next hops that are kept fresh; with more of them in use the oldest are left to the kernel.
 const FRESH: usize = 1024;
@@ -65,10 +64,13 @@ impl Core {
             ip_id: 0,
         };
         let control = patient(&socket.control)?.clone();
-        Some(self.resolve_for(&control, key).unwrap_or_else(kernel))
+        Some(
+            self.resolve_for(socket, &control, key)
+                .unwrap_or_else(kernel),
+        )
     }
 
-    fn resolve_for(&self, control: &Control, key: &RouteKey) -> Option<Route> {
+    fn resolve_for(&self, socket: &UdpSocket, control: &Control, key: &RouteKey) -> Option<Route> {
         let dst = *key.destination.ip();
         let local = UdpSocket::local_v4(control).ok()?;
         if key.destination.port() == 0 || dst.is_unspecified() || dst.is_loopback() {
@@ -138,10 +140,6 @@ impl Core {
             }
             _ => return None,
         };
-        let ring = (0..self.ring_count.load(Ordering::Acquire)).find(|i| {
-            let ring = self.ring(*i);
-            ring.ifindex == route.oif && !ring.dead.load(Ordering::Relaxed)
-        })?;
         let mut mtu = route
             .mtu
             .filter(|m| *m != 0)
@@ -160,8 +158,9 @@ impl Core {
             dont_fragment: control.dont_fragment,
             udp_checksum: control.checksum,
         });
+        drop(tables);
         Some(Route {
-            ring: Some(ring),
+            ring: Some(socket.transmit_ring(route.oif)?),
             template,
             mtu: mtu as usize,
             ip_id: event::ticks() as u16,
@@ -176,7 +175,7 @@ impl Core {
 
 /// A lock that another thread gives back soon. None: it is this very thread's, which is in
 /// a signal handler above it.
-fn patient<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub(super) fn patient<T>(lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..TURNS {
         if let Some(guard) = lock.try_lock() {
             return Some(guard);

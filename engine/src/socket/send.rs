@@ -4,7 +4,6 @@
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
 use super::control::tx_kernel;
-use super::core::Core;
 use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
@@ -28,7 +27,7 @@ const REMEMBERED: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     /// Ring that sends; None: the kernel.
-    pub(super) ring: Option<u32>,
+    pub(super) ring: Option<&'static Ring>,
     pub(super) template: HeaderTemplate,
     /// Largest IP packet.
     pub(super) mtu: usize,
@@ -58,7 +57,7 @@ pub(super) struct TxCache {
 
 impl TxCache {
     #[inline]
-    fn find(&mut self, key: &RouteKey, generation: u64, core: &'static Core) -> Option<&mut Route> {
+    fn find(&mut self, key: &RouteKey, generation: u64) -> Option<&mut Route> {
         if self.generation != generation {
             self.clear();
             self.generation = generation;
@@ -66,7 +65,7 @@ impl TxCache {
         }
         if self.routes.get(self.last).is_none_or(|r| r.0 != *key) {
             let at = self.routes.iter().position(|r| r.0 == *key)?;
-            self.choose(at, core);
+            self.choose(at);
         }
         self.routes.get_mut(self.last).map(|r| &mut r.1)
     }
@@ -80,13 +79,25 @@ impl TxCache {
         Some((self.last_ring?, &mut self.routes.get_mut(self.last)?.1))
     }
 
-    fn choose(&mut self, at: usize, core: &'static Core) {
+    fn choose(&mut self, at: usize) {
         self.last = at;
         let (key, route) = &self.routes[at];
         let peer = Peer::new(*key.destination.ip(), key.destination.port());
         self.last_peer = peer.map_or(0, |p| p.0);
         let plain = key.control.is_none() && self.last_peer != 0;
-        self.last_ring = route.ring.filter(|_| plain).map(|ring| core.ring(ring));
+        self.last_ring = route.ring.filter(|_| plain);
+    }
+
+    /// Other rings send from now on, one an interface.
+    pub(super) fn send_by(&mut self, rings: &[&'static Ring]) {
+        for ring in self.routes.iter_mut().filter_map(|r| r.1.ring.as_mut()) {
+            if let Some(other) = rings.iter().find(|r| r.ifindex == ring.ifindex) {
+                *ring = other;
+            }
+        }
+        if self.last < self.routes.len() {
+            self.choose(self.last);
+        }
     }
 
     /// Forgets everything: an option that goes into the headers has changed.
@@ -95,18 +106,18 @@ impl TxCache {
         self.last_ring = None;
     }
 
-    fn remember(&mut self, key: RouteKey, route: Route, core: &'static Core) {
+    fn remember(&mut self, key: RouteKey, route: Route) {
         if self.routes.len() >= REMEMBERED {
             self.routes.clear();
         }
         self.routes.push((key, route));
-        self.choose(self.routes.len() - 1, core);
+        self.choose(self.routes.len() - 1);
     }
 }
 
 /// What became of looking a destination up and building the frame.
 enum Built {
-    Frame(u32, usize),
+    Frame(&'static Ring, usize),
     Unknown,
     Kernel,
 }
@@ -133,6 +144,7 @@ impl UdpSocket {
         if self.tx_kernel.load(Ordering::Relaxed) != 0
             || flags & !HARMLESS != 0
             || payload.len() > SMALL - HEADERS_LEN
+            || self.habits.watch_sends()
         {
             return None;
         }
@@ -188,6 +200,9 @@ impl UdpSocket {
             || control.is_some_and(|c| c.segment.is_some())
         {
             return self.send_aside(dest, flags);
+        }
+        if self.habits.watch_sends() {
+            self.count_send();
         }
         let destination = match dest {
             Destination::V4(address) => address,
@@ -289,7 +304,7 @@ impl UdpSocket {
         let Some(mut cache) = self.tx.lock() else {
             return Built::Kernel;
         };
-        let Some(route) = cache.find(key, generation, self.core) else {
+        let Some(route) = cache.find(key, generation) else {
             return Built::Unknown;
         };
         let Some(ring) = route.ring else {
@@ -317,15 +332,14 @@ impl UdpSocket {
             return;
         };
         if let Some(mut cache) = self.tx.lock()
-            && cache.find(key, generation, self.core).is_none()
+            && cache.find(key, generation).is_none()
             && cache.generation == generation
         {
-            cache.remember(*key, route, self.core);
+            cache.remember(*key, route);
         }
     }
 
-    fn transmit(&self, ring: u32, frame: &[u8], length: usize, flags: i32) -> Sent {
-        let ring = self.core.ring(ring);
+    fn transmit(&self, ring: &Ring, frame: &[u8], length: usize, flags: i32) -> Sent {
         let mut result = ring.transmit.send(frame);
         if result == Err(Errno::AGAIN) {
             ring.stats.tx.full.add(1);

@@ -12,7 +12,7 @@
 
 use super::control::{Control, Filter};
 use super::core::{Core, Directory, bits};
-use super::demux::{Entry, Wants};
+use super::demux::{Entry, Place, Wants};
 use super::directory::Attached;
 use super::path::Ring;
 use super::udp::UdpSocket;
@@ -158,10 +158,11 @@ fn may_have_others(wants: &Wants) -> bool {
 
 impl Core {
     /// What the kernel socket of such wants is to refuse.
-    pub(super) fn shadow_for(&self, directory: &Directory, wants: &Wants, mask: u32) -> Shadow {
+    pub(super) fn shadow_for(&self, directory: &Directory, wants: &Wants, mask: u64) -> Shadow {
         let one = [Entry {
             target: (),
             wants: Arc::new(wants.clone()),
+            place: Place::Here,
         }];
         let mut shadow = Shadow {
             multicast_only: !wants.unicast,
@@ -315,7 +316,7 @@ impl Core {
     }
 
     /// The rings of a mask.
-    pub(super) fn rings_of(&self, mask: u32) -> impl Iterator<Item = &Ring> {
+    pub(super) fn rings_of(&self, mask: u64) -> impl Iterator<Item = &'static Ring> {
         bits(mask).map(|i| self.ring(i))
     }
 

@@ -3,7 +3,7 @@
 //! Pure: what a device brings by these flows and the demultiplexer gives away is what it
 //! would give away of everything that comes to the interface's addresses and groups.
 
-use super::demux::{Entry, Wants};
+use super::demux::{Entry, Place, Wants};
 use crate::device::Flow;
 use crate::steering::{self, Scope, Wanted};
 use std::net::Ipv4Addr;
@@ -16,6 +16,7 @@ pub(super) fn flows<'a, T: 'a>(
     shared: &dyn Fn(Ipv4Addr, u16) -> bool,
 ) -> Vec<Flow> {
     let here: Vec<(&Wants, Vec<Ipv4Addr>)> = entries
+        .filter(|entry| entry.place != Place::Elsewhere)
         .map(|entry| &*entry.wants)
         .filter(|wants| wants.device == 0 || wants.device == ifindex)
         .map(|wants| {
@@ -150,7 +151,8 @@ mod tests {
             let mut demux = Demux::default();
             for (target, w) in list.iter().enumerate() {
                 let wants = Arc::new(w.clone());
-                let _ = demux.put(Entry { target, wants }, |t| *t == target);
+                let place = Place::Here;
+                let _ = demux.put(Entry { target, wants, place }, |t| *t == target);
             }
             let groups: Vec<_> = host.iter().copied().map(group).collect();
             let addresses = [address(1), address(2)];

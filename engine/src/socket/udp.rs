@@ -7,6 +7,7 @@
 use super::control::{Control, tx_kernel};
 use super::core::Core;
 use super::io::{Datagram, Delivery, Receive};
+use super::migrate::Habits;
 use super::moving::Moving;
 use super::path::{Direct, record};
 use super::send::TxCache;
@@ -78,7 +79,7 @@ pub struct UdpSocket {
     mode: AtomicU8,
     pub(super) nonblocking: AtomicBool,
     /// Bits of the rings that it is attached to.
-    pub(super) rings: AtomicU32,
+    pub(super) rings: AtomicU64,
     queue: Lock<Queue>,
     queued: AtomicUsize,
     /// Datagrams below this number were queued at a fork and are shared; 0: none.
@@ -115,6 +116,7 @@ pub struct UdpSocket {
     /// What its kernel socket refuses of what a device that steers lets through.
     pub(super) shared: Mutex<Vec<Shared>>,
     pub(super) control: Mutex<Control>,
+    pub(super) habits: Habits,
     /// Counters.
     pub stats: &'static SocketBlock,
 }
@@ -155,7 +157,7 @@ impl UdpSocket {
             fds: Mutex::new(vec![fd]),
             mode: AtomicU8::new(Mode::Kernel as u8),
             nonblocking: AtomicBool::new(false),
-            rings: AtomicU32::new(0),
+            rings: AtomicU64::new(0),
             queue: Lock::new(Queue::new(limit)),
             queued: AtomicUsize::new(0),
             shared_until: AtomicU64::new(0),
@@ -178,6 +180,7 @@ impl UdpSocket {
             cutoff: Cell::new(),
             shared: Mutex::new(Vec::new()),
             control: Mutex::new(control),
+            habits: core.allocation.habits(),
             stats,
         })
     }
@@ -219,7 +222,7 @@ impl UdpSocket {
     }
 
     /// Other rings bring its datagrams from now on.
-    pub(super) fn set_rings(&self, mask: u32) {
+    pub(super) fn set_rings(&self, mask: u64) {
         self.rings.store(mask, Ordering::Release);
         self.core.rings_changed();
     }
@@ -227,7 +230,7 @@ impl UdpSocket {
     /// Bits of the rings that bring its datagrams.
     #[inline]
     #[must_use]
-    pub fn ring_mask(&self) -> u32 {
+    pub fn ring_mask(&self) -> u64 {
         self.rings.load(Ordering::Relaxed)
     }
 

@@ -21,7 +21,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"shimstat");
 /// Raised whenever a struct of this file changes.
 pub const VERSION: u32 = 1;
 /// Rings with a block.
-pub const RINGS: usize = 16;
+pub const RINGS: usize = 64;
 /// Epoll objects with a block.
 pub const EPOLLS: usize = 32;
 /// Poll objects with a block: poll, select, then epoll objects.
@@ -216,6 +216,8 @@ pub struct RingState {
     pub backend: Text<16>,
     /// The device behind the interface by its own name, if it has one.
     pub device: Text<32>,
+    /// Whose ring it is.
+    pub key: Text<32>,
 }
 
 /// One queue of an interface.

@@ -239,12 +239,25 @@ impl Publisher {
         release(block, self.area.sockets, &self.spare.sockets);
     }
 
-    /// A block for a ring; say what it is with [`RingBlock::describe`].
+    /// A block for a ring, for good; say what it is with [`RingBlock::describe`], then
+    /// show it.
     #[must_use]
     pub fn ring(&self) -> &'static RingBlock {
-        let (block, _) = allocate(self.area.rings, &self.spare.rings);
+        allocate(self.area.rings, &self.spare.rings).0
+    }
+
+    /// Readers see the ring.
+    pub fn show_ring(&self, block: &'static RingBlock) {
         block.show();
-        block
+    }
+
+    /// The ring is closed: readers see it no more. Its counters begin at zero again.
+    pub fn hide_ring(&self, block: &'static RingBlock) {
+        block.state.in_use.store(CLAIMED, Release);
+        block.rx.clear();
+        block.upkeep.clear();
+        block.tx.clear();
+        block.generation().fetch_add(1, Relaxed);
     }
 
     /// Takes a block back.

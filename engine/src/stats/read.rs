@@ -201,7 +201,9 @@ pub struct RingSnapshot {
     pub backend: String,
     /// The device behind the interface by its own name; empty: it has none.
     pub device: String,
-    /// Receive slots.
+    /// Whose ring it is: of the interface, an address, a socket, a thread or a core.
+    pub key: String,
+    /// Receive slots; 0: it only sends.
     pub rx_slots: u32,
     /// Transmit slots.
     pub tx_slots: u32,
@@ -402,6 +404,7 @@ fn ring((slot, block): (usize, &RingBlock)) -> Option<RingSnapshot> {
         ifindex: state.ifindex.load(Relaxed),
         backend: state.backend.get(),
         device: state.device.get(),
+        key: state.key.get(),
         rx_slots: state.rx_slots.load(Relaxed),
         tx_slots: state.tx_slots.load(Relaxed),
         rx: block.rx.values(),

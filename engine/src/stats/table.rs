@@ -206,6 +206,8 @@ counters! {
 
     /// Rare events of a socket; any thread writes.
     SocketLife, SocketLifeValues in socket.life {
+        rx_migrations: Count times, "Times the socket changed its receiving ring", "Threads take turns with the socket: give each its own, or set VMA_RING_MIGRATION_RATIO_RX=-1.";
+        tx_migrations: Count times, "Times the socket changed its sending ring", "As for life.rx_migrations, with VMA_RING_MIGRATION_RATIO_TX.";
         handovers: Count times, "Times the socket changed between engine and kernel", "More than a few: something binds, connects or joins back and forth; see the reason.";
     }
 

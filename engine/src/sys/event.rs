@@ -368,6 +368,40 @@ pub fn yield_now() {
     let _ = unsafe { syscall6(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// Thread id, as ps(1) shows it.
+#[must_use]
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs()
+}
+
+/// The core that this thread runs on now.
+#[must_use]
+pub fn current_core() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+/// The cores that this thread may run on.
+#[must_use]
+pub fn allowed_cores() -> Vec<usize> {
+    let most = rustix::thread::CpuSet::MAX_CPU;
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or_else(
+        |_| Vec::new(),
+        |set| (0..most).filter(|core| set.is_set(*core)).collect(),
+    )
+}
+
+/// Makes this thread run on one core alone; false: the kernel refuses.
+#[must_use]
+pub fn pin_to_core(core: usize) -> bool {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    rustix::thread::sched_setaffinity(None, &set).is_ok()
+}
+
 /// getpid(2).
 #[must_use]
 pub fn process_id() -> u32 {

@@ -45,6 +45,28 @@ impl Handle {
     }
 }
 
+impl Handle {
+    /// Moves it to the number of a descriptor of the engine that nobody closes, in place of
+    /// what is there.
+    ///
+    /// # Errors
+    /// dup3(2)'s; the descriptor is closed then.
+    pub(super) fn take_number(self, number: RawFd) -> Result<Self, Errno> {
+        let flags = libc::O_CLOEXEC as usize;
+        // SAFETY: dup3 takes integers only; both numbers are the engine's.
+        unsafe {
+            syscall6(
+                libc::SYS_dup3,
+                [self.fd as usize, number as usize, flags, 0, 0, 0],
+            )
+        }?;
+        Ok(Self {
+            fd: number,
+            forks: self.forks,
+        })
+    }
+}
+
 impl AsRawFd for Handle {
     fn as_raw_fd(&self) -> RawFd {
         self.fd

@@ -8,10 +8,10 @@ use super::handle::Handle;
 use super::raw::syscall6;
 use super::{bpf, sock};
 use crate::error::Errno;
+use parking_lot::Mutex;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const TPACKET_V2: i32 = 1;
@@ -105,14 +105,21 @@ pub struct SlotFrame<'a> {
     pub vnet: VnetHeader,
 }
 
-/// The mapping and where its head is; shared by the ring and those who only watch it.
+/// The mapping and where its head is; shared by the ring and those who only watch it,
+/// without any lock. Therefore its addresses stay mapped for good: when the ring is closed
+/// they are empty pages, which cost nothing, and the next ring of this size is put there.
 #[derive(Debug)]
 struct Slots {
     base: NonNull<u8>,
-    geometry: RingGeometry,
+    total: usize,
+    slots: AtomicU32,
+    slot_size: AtomicU32,
     /// Next slot to be taken; written by the ring's owner alone.
     head: AtomicU32,
 }
+
+/// Those of closed rings.
+static UNUSED: Mutex<Vec<&'static Slots>> = Mutex::new(Vec::new());
 
 // SAFETY: status words are atomics; the rest of a slot is reached only through the one
 // `PacketRing`, by `&mut` or while no one releases. Nothing is tied to a thread.
@@ -123,9 +130,11 @@ unsafe impl Sync for Slots {}
 impl Slots {
     #[inline]
     fn slot(&self) -> NonNull<u8> {
-        let head = self.head.load(Ordering::Relaxed) & (self.geometry.slots - 1);
-        let offset = head as usize * self.geometry.slot_size as usize;
-        // SAFETY: head < slots, so the offset is inside the mapping.
+        let head = self.head.load(Ordering::Relaxed) & (self.slots.load(Ordering::Relaxed) - 1);
+        let offset = head as usize * self.slot_size.load(Ordering::Relaxed) as usize;
+        // A watch may have read the numbers of two rings.
+        let offset = offset.min(self.total - size_of::<Tpacket2Hdr>());
+        // SAFETY: the offset is inside the mapping by the line above.
         unsafe { self.base.add(offset) }
     }
 
@@ -142,24 +151,104 @@ impl Slots {
     }
 }
 
-impl Drop for Slots {
-    fn drop(&mut self) {
-        let total = self.geometry.slots as usize * self.geometry.slot_size as usize;
-        // SAFETY: the mapping made in `PacketRing::open`, unmapped once, by the last owner.
+/// Maps `total` bytes of memory that nobody writes: addresses and nothing else.
+fn map_nothing(at: usize, total: usize) -> Result<usize, Errno> {
+    let place = if at == 0 { 0 } else { libc::MAP_FIXED };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | place;
+    // SAFETY: a new mapping where the kernel likes, or in place of one that is this
+    // module's own and stays readable throughout.
+    unsafe {
+        syscall6(
+            libc::SYS_mmap,
+            [
+                at,
+                total,
+                libc::PROT_READ as usize,
+                flags as usize,
+                usize::MAX,
+                0,
+            ],
+        )
+    }
+}
+
+impl Slots {
+    /// One of a closed ring of this size, or a new one.
+    fn take(geometry: RingGeometry) -> Result<&'static Self, Errno> {
+        let total = geometry.slots as usize * geometry.slot_size as usize;
+        // A forked child may find it locked by a thread that it does not have.
+        let unused = UNUSED.try_lock().and_then(|mut unused| {
+            let at = unused.iter().position(|slots| slots.total == total)?;
+            Some(unused.swap_remove(at))
+        });
+        if let Some(slots) = unused {
+            slots.slots.store(geometry.slots, Ordering::Relaxed);
+            slots.slot_size.store(geometry.slot_size, Ordering::Relaxed);
+            slots.head.store(0, Ordering::Relaxed);
+            return Ok(slots);
+        }
+        let base = NonNull::new(map_nothing(0, total)? as *mut u8).ok_or(Errno(libc::ENOMEM))?;
+        Ok(Box::leak(Box::new(Self {
+            base,
+            total,
+            slots: AtomicU32::new(geometry.slots),
+            slot_size: AtomicU32::new(geometry.slot_size),
+            head: AtomicU32::new(0),
+        })))
+    }
+
+    /// Puts a socket's ring there. A forked child must never take the parent's frames.
+    fn map(&self, fd: RawFd) -> Result<(), Errno> {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        let base = self.base.as_ptr() as usize;
+        // SAFETY: in place of a mapping of the same size that is this value's; the
+        // descriptor is a packet socket with a ring of exactly that size.
+        unsafe {
+            syscall6(
+                libc::SYS_mmap,
+                [
+                    base,
+                    self.total,
+                    prot as usize,
+                    flags as usize,
+                    fd as usize,
+                    0,
+                ],
+            )
+        }?;
+        // SAFETY: the range is the mapping just made.
         let _ = unsafe {
             syscall6(
-                libc::SYS_munmap,
-                [self.base.as_ptr() as usize, total, 0, 0, 0, 0],
+                libc::SYS_madvise,
+                [base, self.total, libc::MADV_DONTFORK as usize, 0, 0, 0],
             )
         };
+        Ok(())
+    }
+
+    /// The ring is closed.
+    fn give_back(&'static self) {
+        let empty = map_nothing(self.base.as_ptr() as usize, self.total);
+        if empty.is_ok()
+            && let Some(mut unused) = UNUSED.try_lock()
+        {
+            unused.push(self);
+        }
     }
 }
 
 /// Tells whether a frame waits, for spinning without the ring's lock.
 #[derive(Clone, Debug)]
-pub struct RingWatch(Arc<Slots>);
+pub struct RingWatch(&'static Slots);
 
 impl RingWatch {
+    /// Watches the same memory.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+
     /// A hint: a poller may be about to take the frame.
     #[inline]
     #[must_use]
@@ -171,8 +260,19 @@ impl RingWatch {
 /// A packet socket bound to one interface, with a mapped receive ring.
 #[derive(Debug)]
 pub struct PacketRing {
+    /// Given back before the socket is closed.
+    slots: Mapped,
     socket: Handle,
-    slots: Arc<Slots>,
+}
+
+/// The ring's share of its slots.
+#[derive(Debug)]
+struct Mapped(&'static Slots);
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
 }
 
 fn open_socket() -> Result<Handle, Errno> {
@@ -236,82 +336,53 @@ impl PacketRing {
             frame_nr: geometry.slots,
         };
         sock::set(fd, libc::SOL_PACKET, PACKET_RX_RING, &req)?;
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping chosen by the kernel of exactly the ring's size; the
-        // descriptor is a packet socket with that ring.
-        let base = unsafe {
-            syscall6(
-                libc::SYS_mmap,
-                [
-                    0,
-                    total,
-                    prot as usize,
-                    libc::MAP_SHARED as usize,
-                    fd as usize,
-                    0,
-                ],
-            )
-        }?;
-        let base = NonNull::new(base as *mut u8).ok_or(Errno(libc::ENOMEM))?;
-        let head = AtomicU32::new(0);
-        let slots = Arc::new(Slots {
-            base,
-            geometry,
-            head,
-        });
-        let ring = Self { socket, slots };
-        // A forked child must never take the parent's frames.
-        // SAFETY: the range is the mapping just made.
-        let _ = unsafe {
-            syscall6(
-                libc::SYS_madvise,
-                [
-                    base.as_ptr() as usize,
-                    total,
-                    libc::MADV_DONTFORK as usize,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
+        let slots = Mapped(Slots::take(geometry)?);
+        slots.0.map(fd)?;
+        let ring = Self { slots, socket };
         bind_to(fd, ifindex, ETH_P_ALL)?;
         Ok(ring)
+    }
+
+    /// Has the kernel stamp every frame when it comes in, once for all who look at it,
+    /// instead of when it reaches this ring (SO_TIMESTAMPNS, `net_enable_timestamp`).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn stamp_early(&self) -> Result<(), Errno> {
+        let fd = self.socket.as_raw_fd();
+        sock::set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
     }
 
     /// True when a frame waits.
     #[inline]
     #[must_use]
     pub fn ready(&self) -> bool {
-        self.slots.ready()
+        self.slots.0.ready()
     }
 
     /// For looking at the head without owning the ring.
     #[must_use]
     pub fn watch(&self) -> RingWatch {
-        RingWatch(Arc::clone(&self.slots))
+        RingWatch(self.slots.0)
     }
 
     /// The frame at the head, if one waits; stays until [`Self::release`].
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<SlotFrame<'_>> {
-        let status = self.slots.status().load(Ordering::Acquire);
+        let status = self.slots.0.status().load(Ordering::Acquire);
         if status & TP_STATUS_USER == 0 {
             return None;
         }
         // SAFETY: the acquire load saw USER, so the kernel has finished writing this
         // slot and leaves it alone until the status is set back, which needs &mut self.
-        let header = unsafe { self.slots.slot().cast::<Tpacket2Hdr>().as_ref() };
+        let header = unsafe { self.slots.0.slot().cast::<Tpacket2Hdr>().as_ref() };
         let mac = usize::from(header.mac);
-        let room = (self.slots.geometry.slot_size as usize).saturating_sub(mac);
+        let slot_size = self.slots.0.slot_size.load(Ordering::Relaxed) as usize;
+        let room = (slot_size).saturating_sub(mac);
         let len = (header.snaplen as usize).min(room);
         // SAFETY: mac and len were limited to the slot above.
-        let start = unsafe {
-            self.slots
-                .slot()
-                .add(mac.min(self.slots.geometry.slot_size as usize))
-        };
+        let start = unsafe { self.slots.0.slot().add(mac.min(slot_size)) };
         // SAFETY: start..start+len lies inside the slot, which is ours now (see above).
         let data = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
         let vnet = if mac >= size_of::<VnetHeader>() {
@@ -336,10 +407,12 @@ impl PacketRing {
     #[inline]
     pub fn release(&mut self) {
         self.slots
+            .0
             .status()
             .store(TP_STATUS_KERNEL, Ordering::Release);
-        let head = self.slots.head.load(Ordering::Relaxed);
+        let head = self.slots.0.head.load(Ordering::Relaxed);
         self.slots
+            .0
             .head
             .store(head.wrapping_add(1), Ordering::Relaxed);
     }
@@ -384,7 +457,10 @@ impl PacketRing {
     /// The ring's shape.
     #[must_use]
     pub fn geometry(&self) -> RingGeometry {
-        self.slots.geometry
+        RingGeometry {
+            slots: self.slots.0.slots.load(Ordering::Relaxed),
+            slot_size: self.slots.0.slot_size.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -394,17 +470,32 @@ pub struct PacketSender {
     socket: Handle,
 }
 
+/// Numbers of senders whose interface is gone. A call may still be about to send there, so
+/// they are never closed: the next sender takes the number over, in one step.
+static RETIRED: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
 impl PacketSender {
     /// Opens it. Protocol 0: it never receives.
     ///
     /// # Errors
     /// As [`PacketRing::open`].
     pub fn open(ifindex: u32) -> Result<Self, Errno> {
-        let socket = open_socket()?;
+        let mut socket = open_socket()?;
         let fd = socket.as_raw_fd();
         sock::set(fd, libc::SOL_PACKET, PACKET_QDISC_BYPASS, &1i32)?;
         bind_to(fd, ifindex, 0)?;
+        let retired = RETIRED.try_lock().and_then(|mut retired| retired.pop());
+        if let Some(number) = retired {
+            socket = socket.take_number(number)?;
+        }
         Ok(Self { socket })
+    }
+
+    /// Nobody sends by it any more; it is not dropped.
+    pub fn retire(&self) {
+        if let Some(mut retired) = RETIRED.try_lock() {
+            retired.push(self.socket.as_raw_fd());
+        }
     }
 
     /// Sends one frame, never blocking.

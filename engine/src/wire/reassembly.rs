@@ -38,6 +38,8 @@ pub struct Reassembled {
     pub ttl: u8,
     /// IP payload: UDP header and data.
     pub payload: Vec<u8>,
+    /// When the first piece came.
+    pub since: Nanos,
 }
 
 impl Reassembled {
@@ -285,6 +287,7 @@ impl Pending {
             tos,
             ttl,
             payload: self.data,
+            since: self.since,
         })
     }
 }

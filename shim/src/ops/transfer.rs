@@ -99,7 +99,7 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
 
 /// recvmmsg. `timeout` is in nanoseconds and becomes what is left of it. It is looked at
 /// only after a datagram, as Linux does; an error after the first message ends the call
-/// with the count.
+/// with the count, and is the next call's.
 pub(crate) fn receive_many(
     fd: RawFd,
     messages: &mut Many<'_>,
@@ -132,7 +132,11 @@ pub(crate) fn receive_many(
         match result {
             Ok(len) => messages.set_len(done, len),
             Err(errno) if done == 0 => return Verdict::Failed(errno),
-            Err(_) => break,
+            Err(Errno::AGAIN | Errno::INTR) => break,
+            Err(errno) => {
+                socket.leave_error(errno);
+                break;
+            }
         }
         done += 1;
         if flags & libc::MSG_WAITFORONE != 0 {

@@ -67,6 +67,7 @@ pub(crate) fn example() -> Snapshot {
             ifindex: 2,
             backend: "verbs".into(),
             device: "mlx5_0".into(),
+            key: "thread 7".into(),
             rx_slots: 512,
             upkeep: RingUpkeepValues {
                 kernel_drops: 5,
@@ -170,7 +171,7 @@ fn full_blocks_show_what_is_not_zero() {
         "Rx poll: 1 / 3 (75.00%) [miss/hit]\n",
         "- Foreign Address = [127.0.0.1:6000]\n",
         "Rx and Tx were not active\n",
-        "RING_ETH=[0]\n- Interface eth0 (index 2), backend verbs on mlx5_0, slots: rx 512, tx 0\n",
+        "RING_ETH=[0]\n- Interface eth0 (index 2), backend verbs on mlx5_0, of thread 7, slots: rx 512, tx 0\n",
         "kernel drops: 5 [frames]\n",
         "sockets opened: 2 [sockets]\n",
     ] {

@@ -52,6 +52,7 @@ fn what_is_written_can_be_read() {
     block.tx_os.bytes.add(5);
     publisher.socket(3).set_reason(None);
     let ring = publisher.ring();
+    publisher.show_ring(ring);
     ring.describe("eth0", 2, "packet", "", 512, 64);
     ring.upkeep.kernel_drops.add(1);
     publisher.iomux(IomuxKind::Poll, 0).events.timeouts.add(2);
