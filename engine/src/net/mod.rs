@@ -23,7 +23,7 @@ mod usable;
 pub use event::Event;
 pub use group::Membership;
 pub use interface::{Interface, InterfaceAddress, LinkKind};
-pub use monitor::Monitor;
+pub use monitor::{Monitor, memberships};
 pub use neighbor::{Neighbor, NeighborState};
 pub use route::{Route, RouteClient, RouteKind, RouteQuery};
 pub use tables::{Changes, Tables};

@@ -154,7 +154,7 @@ impl Monitor {
             return Ok(Changes::NONE);
         }
         self.groups_read = now;
-        Ok(tables.set_memberships(memberships_of_proc()?))
+        Ok(tables.set_memberships(memberships()?))
     }
 
     fn dump_into(
@@ -188,7 +188,7 @@ impl Monitor {
         });
         // None at all is no answer either: every interface that is up is in 224.0.0.1.
         if answer.is_err() || groups.is_empty() {
-            match memberships_of_proc() {
+            match memberships() {
                 Ok(read) => groups = read,
                 Err(_) if answer.is_ok() => {}
                 Err(errno) => return Err(errno),
@@ -199,7 +199,11 @@ impl Monitor {
     }
 }
 
-fn memberships_of_proc() -> Result<Vec<Membership>, Errno> {
+/// The groups of the host, from procfs.
+///
+/// # Errors
+/// The kernel's, ENOENT without procfs.
+pub fn memberships() -> Result<Vec<Membership>, Errno> {
     Ok(read_memberships()?
         .into_iter()
         .map(|(membership, _)| membership)

@@ -367,6 +367,7 @@ impl UdpSocket {
         }
         let result = sock::setsockopt(fd, level, name, ptr, len)?;
         let mut control = self.control.lock();
+        let memberships = control.groups.members().len();
         match level {
             libc::SOL_SOCKET => self.socket_option(fd, name, ptr, len, &mut control),
             libc::IPPROTO_IP => self.ip_option(fd, name, ptr, len, &mut control),
@@ -375,7 +376,11 @@ impl UdpSocket {
             _ => control.stays = control.stays.or(Some(Reason::Option)),
         }
         self.reconcile(&mut control);
+        let left = control.groups.members().len() < memberships;
         drop(control);
+        if left {
+            self.core.group_left();
+        }
         self.forget_routes();
         Ok(result)
     }

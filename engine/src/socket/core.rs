@@ -15,7 +15,7 @@ use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
 use crate::error::{Errno, Reason};
-use crate::net::{Monitor, RouteClient, Tables};
+use crate::net::{self, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
@@ -542,6 +542,22 @@ impl Core {
             state.addresses = addresses.unwrap_or_default();
             ring.forget_source();
         });
+    }
+
+    /// A socket of this process has left a group. The call returns when the host's groups
+    /// are known again: the event that tells them may come after the next datagram.
+    pub(super) fn group_left(&self) {
+        if self.open_rings().next().is_none() {
+            return;
+        }
+        let Ok(groups) = net::memberships() else {
+            return;
+        };
+        let changes = self.tables.write().set_memberships(groups);
+        if !changes.is_empty() {
+            self.routes_changed();
+            self.refresh_rings();
+        }
     }
 
     /// Gives every ring what netlink has told about addresses and groups.
