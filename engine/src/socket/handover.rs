@@ -214,7 +214,7 @@ impl UdpSocket {
                         ring.drain(WHOLE_RING);
                     }
                 } else {
-                    wants.since = clock::realtime();
+                    self.moving.arrive_steered(self.queue_end());
                 }
             }
             self.core.look_for_others(directory, &wants, inode);

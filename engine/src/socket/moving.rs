@@ -63,6 +63,9 @@ pub(super) struct Moving {
     filtering: AtomicU8,
     /// When the kernel got the socket back (CLOCK_MONOTONIC, ns); 0: not lately.
     left_at: AtomicU64,
+    /// Number of the first datagram that a device brought which steers: what is queued here
+    /// from before is older than what the kernel socket holds.
+    steered_from: AtomicU64,
     /// What the engine has brought. Rank: after the socket's queue.
     had: Lock<HashMap<Identity, u32>>,
     /// One thread at a time decides which datagram is next.
@@ -75,6 +78,7 @@ impl Default for Moving {
             remembers: AtomicBool::new(false),
             filtering: AtomicU8::new(Filtering::Settled as u8),
             left_at: AtomicU64::new(0),
+            steered_from: AtomicU64::new(0),
             had: Lock::new(HashMap::new()),
             turn: Lock::new(()),
         }
@@ -170,6 +174,11 @@ impl Moving {
     pub(super) fn begin_arriving(&self) {
         self.set(Filtering::UnderWay);
         self.remembers.store(true, Ordering::SeqCst);
+    }
+
+    /// To the engine, by a device that steers: from this number on.
+    pub(super) fn arrive_steered(&self, number: u64) {
+        self.steered_from.store(number, Ordering::Relaxed);
     }
 
     /// To the kernel: likewise.
@@ -302,10 +311,12 @@ impl UdpSocket {
             }
             // A device that steers began to bring when the kernel had got its last; and
             // without a tap on the host frames get no time stamp in the kernel.
-            let older_here = self.core.any_tap(self.ring_mask())
-                && self
-                    .front_timestamp()
-                    .is_some_and(|here| here < origin.timestamp);
+            let older_here = if self.core.any_tap(self.ring_mask()) {
+                self.front_timestamp()
+                    .is_some_and(|here| here < origin.timestamp)
+            } else {
+                self.front_is_before(self.moving.steered_from.load(Ordering::Relaxed))
+            };
             let result = if older_here {
                 self.pop(call, peek)
             } else {

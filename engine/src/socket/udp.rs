@@ -486,6 +486,21 @@ impl UdpSocket {
         Some(result)
     }
 
+    /// Number of the datagram that is queued next.
+    pub(super) fn queue_end(&self) -> u64 {
+        let queue = self.queue.lock();
+        queue.map_or(0, |q| q.front_number() + q.len() as u64)
+    }
+
+    /// There is a queued datagram, with a number below this.
+    pub(super) fn front_is_before(&self, number: u64) -> bool {
+        self.readable()
+            && self
+                .queue
+                .lock()
+                .is_some_and(|queue| queue.front_number() < number)
+    }
+
     /// When the oldest queued datagram came.
     pub(super) fn front_timestamp(&self) -> Option<u64> {
         if !self.readable() {
