@@ -34,7 +34,7 @@ impl UdpSocket {
             // Before any call can begin to wait in the kernel, where it would keep the
             // socket from coming back.
             let parked = control.stays.is_none() && comes_back(reason);
-            self.unbound.store(parked, Ordering::Release);
+            self.parked.store(parked, Ordering::Release);
             self.detach(control, &mut directory);
             let sends = self.rings_to_send(control, &mut directory, reason);
             self.with_tx(tx_kernel::UNSERVED, !sends);
@@ -430,8 +430,11 @@ impl UdpSocket {
     }
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {
+        let unbound = reason == Some(Reason::NotBound) && control.stays.is_none();
         let parked = control.stays.is_none() && reason.is_some_and(comes_back);
-        if self.unbound.swap(parked, Ordering::AcqRel) && !parked {
+        let was = self.unbound.swap(unbound, Ordering::AcqRel);
+        let was = self.parked.swap(parked, Ordering::AcqRel) || was;
+        if was && !unbound && !parked {
             self.wake();
         }
         self.stats.set_local(control.local);
@@ -452,10 +455,7 @@ impl UdpSocket {
 
 /// The kernel has it for a while only: calls wait where they see it come back.
 fn comes_back(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::NotBound | Reason::NoLink | Reason::DeviceFailed
-    )
+    matches!(reason, Reason::NoLink | Reason::DeviceFailed)
 }
 
 fn is_bound(fd: RawFd) -> bool {

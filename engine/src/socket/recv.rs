@@ -232,7 +232,7 @@ impl UdpSocket {
             return result;
         }
         let blocking = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
-        if blocking && !special && self.unbound.load(Ordering::Acquire) {
+        if blocking && !special && self.awaits_engine() {
             return self.recv_unbound(call, flags);
         }
         self.kernel_readers.fetch_add(1, Ordering::SeqCst);
@@ -286,7 +286,7 @@ impl UdpSocket {
             if let Some(result) = self.kernel_now(call) {
                 return result;
             }
-            if self.mode() != Mode::Kernel || !self.unbound.load(Ordering::Acquire) {
+            if self.mode() != Mode::Kernel || !self.awaits_engine() {
                 return self.recv_else(self.fd(), call, flags);
             }
             self.sleep(&mut spin, Mode::Kernel)?;

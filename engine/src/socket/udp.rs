@@ -95,8 +95,9 @@ pub struct UdpSocket {
     pub(super) kernel_readers: AtomicU32,
     /// Only such a call keeps it from the engine.
     pub(super) waiting: AtomicBool,
-    /// It has no port yet, or its device is out of order: the engine may have it soon,
-    /// without any call of the one that waits.
+    /// Its device is out of order for a while.
+    pub(super) parked: AtomicBool,
+    /// It has no port yet.
     pub(super) unbound: AtomicBool,
     /// Calls that wait in user space or in a ppoll.
     pub(super) blocked: AtomicU32,
@@ -167,6 +168,7 @@ impl UdpSocket {
             receive_timeout: AtomicU64::new(0),
             kernel_readers: AtomicU32::new(0),
             waiting: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
             unbound: AtomicBool::new(true),
             blocked: AtomicU32::new(0),
             orphan: AtomicBool::new(false),
@@ -213,6 +215,11 @@ impl UdpSocket {
     /// Rings send for it, whoever receives.
     pub(super) fn sends_by_ring(&self) -> bool {
         self.tx_kernel.load(Ordering::Relaxed) & tx_kernel::UNSERVED == 0
+    }
+
+    /// The engine may have it soon, without any call of one that waits.
+    pub(super) fn awaits_engine(&self) -> bool {
+        self.unbound.load(Ordering::Acquire) || self.parked.load(Ordering::Acquire)
     }
 
     /// A number that names the kernel socket.
