@@ -19,6 +19,7 @@ use crate::net::{self, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
+use crate::sys::file::Text;
 use once_cell::sync::OnceCell;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -117,6 +118,8 @@ pub struct Core {
     pub(super) arrivals: Arrivals,
     /// A forked child signals it when it has taken a socket.
     pub(super) claimed: OnceCell<Option<Event>>,
+    /// The UDP sockets of the host, as /proc lists them.
+    pub(super) host_sockets: OnceCell<[Option<Text>; 2]>,
     /// The control thread is to look for others on our groups.
     pub(super) look_soon: AtomicBool,
     readiness_calls: AtomicU32,
@@ -173,6 +176,7 @@ impl Core {
             followers: Mutex::new(Vec::new()),
             arrivals: Arrivals::default(),
             claimed: OnceCell::new(),
+            host_sockets: OnceCell::new(),
             look_soon: AtomicBool::new(false),
             neighbors: Mutex::new(Vec::new()),
         }

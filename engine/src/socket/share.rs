@@ -19,9 +19,9 @@ use super::udp::UdpSocket;
 use crate::config::MixedHost;
 use crate::device::Delivery;
 use crate::error::Reason;
-use crate::steering::{Bound, Subscribers, parse_bound};
+use crate::steering::{Subscribers, parse_bound};
 use crate::sys::bpf::{self, Shared};
-use crate::sys::file;
+use crate::sys::file::Text;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -229,9 +229,16 @@ impl Core {
         }
         let inodes = directory.sockets.attached().map(|a| a.inode);
         let own: Vec<u64> = inodes.chain(new.map(|n| n.1)).collect();
-        // Not /proc/net, which is the namespace of the process' first thread.
-        let v4 = list(c"/proc/thread-self/net/udp");
-        let v6 = list(c"/proc/thread-self/net/udp6").unwrap_or_default();
+        let lists = self.host_sockets.get_or_init(|| {
+            // Not /proc/net, which is the namespace of the process' first thread.
+            [c"/proc/thread-self/net/udp", c"/proc/thread-self/net/udp6"]
+                .map(|path| Text::open(path).ok())
+        });
+        let list = |at: usize| {
+            let text = lists[at].as_ref()?.read(LIST_MOST).ok()?;
+            Some(parse_bound(&text))
+        };
+        let (v4, v6) = (list(0), list(1).unwrap_or_default());
         match v4 {
             Some(v4) => {
                 let host = [v4, v6].concat();
@@ -339,13 +346,10 @@ impl Core {
     }
 }
 
-fn list(path: &std::ffi::CStr) -> Option<Vec<Bound>> {
-    file::read(path, LIST_MOST).ok().map(|t| parse_bound(&t))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steering::Bound;
 
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 0, 0, 1);
 
