@@ -16,8 +16,6 @@ fn no_net_raw() {
     }
     Case::new("echo")
         .wrapper(&["setpriv", "--bounding-set=-net_raw", "--inh-caps=-net_raw"])
-        // Few buffers: a card asks for them first, and a plain user may lock little memory.
-        .modes(&[Mode::Shim(&[("VMA_RX_WRE", "256")])])
         .kernel(Reason::NoPermission)
         .run();
 }
@@ -35,6 +33,8 @@ fn plain_user() {
             "--clear-groups",
         ])
         .public()
+        // Few buffers: a card asks for them first, and a plain user may lock little memory.
+        .modes(&[Mode::Shim(&[("VMA_RX_WRE", "256")])])
         .kernel(Reason::NoPermission)
         .run();
 }
