@@ -218,6 +218,7 @@ impl Stack {
         self.core.store(std::ptr::null_mut(), Ordering::Release);
         let _ = core.publisher.forget_in_child();
         fd::close_owned();
+        event::forget_threads();
         cell::renew_in_child();
     }
 
@@ -303,6 +304,7 @@ impl Control {
             if !armed || set[rings_at..].iter().any(|f| f.revents != 0) {
                 self.drain(&idle);
             }
+            self.filters();
             self.devices(now);
             self.upkeep(now);
         }
@@ -330,6 +332,12 @@ impl Control {
             timeout = timeout.min(at.saturating_sub(now));
         }
         timeout
+    }
+
+    /// Sockets that came from the kernel a moment ago.
+    fn filters(&self) {
+        let _visit = ring::visit();
+        self.core.filter_due();
     }
 
     /// What devices report, and who else wants what they bring.

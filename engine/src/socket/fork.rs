@@ -70,6 +70,7 @@ impl ForkState {
             // What ran in the parent's other threads does not run here.
             socket.set_rings(0);
             socket.unbound.store(false, Ordering::Release);
+            socket.moving.forget_in_child();
             socket.parked.store(false, Ordering::Release);
             // Their events are closed, and the numbers may become anything.
             if let Some(mut waiters) = socket.waiters.try_lock() {

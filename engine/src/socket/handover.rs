@@ -296,7 +296,7 @@ impl UdpSocket {
             // What the tap showed before that must not pass where the filter was. The
             // next image of an exec remembers nothing, and a link that is down brings nothing.
             let brings = |r: &Ring| r.delivery == Delivery::Tap && !r.dead.load(Ordering::Relaxed);
-            if control.stays != Some(Reason::HandedOver)
+            if !matches!(control.stays, Some(Reason::HandedOver | Reason::Forked))
                 && self.core.rings_of(attached.mask).any(brings)
             {
                 event::await_receive_path();
@@ -317,6 +317,8 @@ impl UdpSocket {
             if self.cutoff.get() == 0 {
                 self.cutoff.set(clock::realtime());
             }
+        } else {
+            self.moving.end();
         }
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);

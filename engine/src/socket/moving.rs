@@ -16,7 +16,7 @@ use super::udp::{Mode, UdpSocket};
 use crate::clock;
 use crate::device::Delivery;
 use crate::error::Errno;
-use crate::ring::{self, Lock, Record};
+use crate::ring::{Lock, Record};
 use crate::sys::event::{self, Event};
 use crate::sys::sock;
 use once_cell::sync::OnceCell;
@@ -61,6 +61,8 @@ pub(super) struct Moving {
     remembers: AtomicBool,
     /// A [`Filtering`].
     filtering: AtomicU8,
+    /// Rises with every arrival.
+    arrival: AtomicU64,
     /// When the kernel got the socket back (CLOCK_MONOTONIC, ns); 0: not lately.
     left_at: AtomicU64,
     /// Number of the first datagram that a device brought which steers: what is queued here
@@ -77,6 +79,7 @@ impl Default for Moving {
         Self {
             remembers: AtomicBool::new(false),
             filtering: AtomicU8::new(Filtering::Settled as u8),
+            arrival: AtomicU64::new(0),
             left_at: AtomicU64::new(0),
             steered_from: AtomicU64::new(0),
             had: Lock::new(HashMap::new()),
@@ -85,10 +88,15 @@ impl Default for Moving {
     }
 }
 
+/// A socket, and which of its arrivals.
+type Arrival = (Weak<UdpSocket>, u64);
+
 /// Sockets that have come from the kernel and still have no filter.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    list: Mutex<Vec<Weak<UdpSocket>>>,
+    list: Mutex<Vec<Arrival>>,
+    /// Those whose grace period is over.
+    due: Mutex<Vec<Arrival>>,
     /// Wakes the thread that waits for grace periods: the control thread has no time for
     /// them. None: it could not be had.
     thread: OnceCell<Option<Event>>,
@@ -104,7 +112,8 @@ impl Core {
         });
         match started {
             Some(event) => {
-                self.arrivals.list.lock().push(socket.me.clone());
+                let arrival = socket.moving.arrival.load(Ordering::SeqCst);
+                self.arrivals.list.lock().push((socket.me.clone(), arrival));
                 event.signal();
                 true
             }
@@ -134,13 +143,26 @@ impl Core {
             event.clear();
             let list = std::mem::take(&mut *self.arrivals.list.lock());
             event::await_receive_path();
-            let _visit = ring::visit();
-            for socket in list.iter().filter_map(Weak::upgrade) {
-                let mut control = socket.control.lock();
-                if socket.moving.frames_under_way() {
-                    socket.moving.set(Filtering::Due);
-                    socket.reconcile(&mut control);
-                }
+            self.arrivals.due.lock().extend(list);
+            // Rings are the control thread's and the program's: see `ring::visit`.
+            if let Some(event) = self.ring_opened() {
+                event.signal();
+            }
+        }
+    }
+
+    /// Puts the filters on that are due; the control thread's.
+    pub fn filter_due(&self) {
+        let due = std::mem::take(&mut *self.arrivals.due.lock());
+        for (socket, arrival) in due {
+            let Some(socket) = socket.upgrade() else {
+                continue;
+            };
+            let mut control = socket.control.lock();
+            let same = socket.moving.arrival.load(Ordering::SeqCst) == arrival;
+            if same && socket.moving.frames_under_way() {
+                socket.moving.set(Filtering::Due);
+                socket.reconcile(&mut control);
             }
         }
     }
@@ -172,6 +194,7 @@ impl Moving {
 
     /// To the engine: from now on everything that it brings is remembered.
     pub(super) fn begin_arriving(&self) {
+        self.arrival.fetch_add(1, Ordering::SeqCst);
         self.set(Filtering::UnderWay);
         self.remembers.store(true, Ordering::SeqCst);
     }
@@ -255,7 +278,17 @@ impl Moving {
         true
     }
 
-    fn end(&self) {
+    /// In a forked child: its kernel socket is as it is. No lock is touched, for the
+    /// parent's threads may have held it.
+    pub(super) fn forget_in_child(&self) {
+        self.remembers.store(false, Ordering::SeqCst);
+        self.left_at.store(0, Ordering::SeqCst);
+        self.set(Filtering::Settled);
+    }
+
+    /// The move is over.
+    pub(super) fn end(&self) {
+        self.set(Filtering::Settled);
         self.remembers.store(false, Ordering::SeqCst);
         self.left_at.store(0, Ordering::SeqCst);
         if let Some(mut had) = self.had.lock() {
@@ -266,8 +299,7 @@ impl Moving {
 }
 
 impl UdpSocket {
-    /// A receive call while the socket moves. None: the move is over, or somebody is
-    /// deciding in the frame below (a signal handler).
+    /// A receive call while the socket moves. None: the move is over.
     pub(super) fn recv_moving<R: Receive>(
         &self,
         fd: RawFd,
@@ -288,7 +320,8 @@ impl UdpSocket {
 
     fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool, arriving: bool) -> Next {
         let Some(_turn) = self.moving.turn.lock() else {
-            return Next::Nothing;
+            // A signal handler above this very call: Linux would give it the next one, too.
+            return Next::Result(call.kernel(fd, 0));
         };
         loop {
             // What the rings hold before the kernel is looked at comes before what it gets.
@@ -311,7 +344,7 @@ impl UdpSocket {
             }
             // A device that steers began to bring when the kernel had got its last; and
             // without a tap on the host frames get no time stamp in the kernel.
-            let older_here = if self.core.any_tap(self.ring_mask()) {
+            let older_here = if self.moving.remembers.load(Ordering::Relaxed) {
                 self.front_timestamp()
                     .is_some_and(|here| here < origin.timestamp)
             } else {

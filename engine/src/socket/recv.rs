@@ -223,7 +223,7 @@ impl UdpSocket {
         }
         let special = flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0;
         if !special && (self.mode() == Mode::CatchingUp || self.moving.has_left()) {
-            return self.recv_while_moving(fd, call, flags);
+            return self.recv_while_moving(call, flags);
         }
         if !special
             && self.readable()
@@ -253,12 +253,7 @@ impl UdpSocket {
 
     /// Waits, if it may, for what comes first while the socket moves.
     #[cold]
-    fn recv_while_moving<R: Receive>(
-        &self,
-        fd: RawFd,
-        call: &mut R,
-        flags: i32,
-    ) -> Result<usize, Errno> {
+    fn recv_while_moving<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
         let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
         let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
         let cores = self.core.tuning.cores;
@@ -267,7 +262,7 @@ impl UdpSocket {
         loop {
             let mode = self.mode();
             match self.recv_moving(self.fd(), call, flags & libc::MSG_PEEK != 0) {
-                None => return self.recv_else(fd, call, flags),
+                None => return self.recv_else(self.fd(), call, flags),
                 Some(Err(Errno::AGAIN)) if waits => self.sleep(&mut spin, mode)?,
                 Some(result) => return result,
             }

@@ -309,8 +309,12 @@ impl UdpSocket {
     /// The ring that sends for it on an interface; None: the kernel.
     pub(super) fn transmit_ring(&self, ifindex: u32) -> Option<&'static Ring> {
         let core = self.core;
-        let mut control = patient(&self.control)?;
-        let mut directory = patient(&core.directory)?;
+        let (Some(mut control), Some(mut directory)) =
+            (patient(&self.control), patient(&core.directory))
+        else {
+            core.routes_changed(); // busy is no answer that lasts
+            return None;
+        };
         if !matches!(directory.interfaces.get(&ifindex), Some(Ok(()))) {
             return None;
         }

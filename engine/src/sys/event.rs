@@ -5,7 +5,7 @@ use super::raw::syscall6;
 use crate::error::Errno;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// ppoll on a set, `timeout` in nanoseconds (None: for ever), `mask` in the kernel's
 /// 64-bit form.
@@ -436,7 +436,22 @@ pub fn spawn_quiet<F: FnOnce() + Send + 'static>(name: &str, body: F) -> Result<
         .stack_size(256 * 1024)
         .spawn(body);
     drop(hold);
-    spawned.map(drop).map_err(|_| Errno::AGAIN)
+    spawned.map_err(|_| Errno::AGAIN)?;
+    THREADS.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+static THREADS: AtomicU32 = AtomicU32::new(0);
+
+/// Threads of the engine in this process; they live as long as it does.
+#[must_use]
+pub fn engine_threads() -> u32 {
+    THREADS.load(Ordering::Relaxed)
+}
+
+/// In a forked child: it has none of them.
+pub fn forget_threads() {
+    THREADS.store(0, Ordering::Relaxed);
 }
 
 /// Waits until every frame that the kernel's receive path was at work on is through

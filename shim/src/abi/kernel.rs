@@ -2,6 +2,7 @@
 //! hooks nor libc's wrappers, and leave `errno` alone.
 
 use engine::error::Errno;
+use engine::sys::event::engine_threads;
 use engine::sys::raw::syscall6;
 use libc::{c_int, c_long};
 use std::os::fd::RawFd;
@@ -80,9 +81,9 @@ pub(crate) fn duplicate_from(fd: RawFd, lowest: usize) -> Option<RawFd> {
     RawFd::try_from(made).ok()
 }
 
-/// True if the process has at most two threads, by the links of its task directory
+/// True if the process has one thread besides the engine's, by the links of its task directory
 /// (proc(5): one for each, and two of the directory itself).
-pub(crate) fn at_most_two_threads() -> bool {
+pub(crate) fn single_thread() -> bool {
     let path = c"/proc/self/task";
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     let address = stat.as_mut_ptr().expose_provenance();
@@ -94,7 +95,7 @@ pub(crate) fn at_most_two_threads() -> bool {
     }
     // SAFETY: zeroed, then filled in; every pattern is valid.
     let stat = unsafe { stat.assume_init() };
-    stat.st_nlink <= 2 + 2
+    stat.st_nlink <= 2 + 1 + u64::from(engine_threads())
 }
 
 /// write(2) of a message of the library's own. Where nobody reads any more (SIGPIPE) or the

@@ -188,8 +188,8 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
     let inside = |fd: RawFd| (first..=last).contains(&fd.cast_unsigned());
     let mut flags = flags;
     if flags_bits & libc::CLOSE_RANGE_UNSHARE != 0 {
-        if kernel::at_most_two_threads() {
-            // One is the engine's, which would keep the sockets open. A program with one
+        if kernel::single_thread() {
+            // The engine's would keep the sockets open. A program with one
             // thread has nobody to share with, so for it the flag means nothing.
             flags = 0;
         } else {
