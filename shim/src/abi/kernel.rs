@@ -160,7 +160,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| wait.lock().unwrap().recv());
             }
-            assert!(!at_most_two_threads());
+            assert!(!single_thread());
             drop(done);
         });
     }
