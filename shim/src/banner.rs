@@ -334,13 +334,13 @@ mod tests {
     fn notes_name_what_does_nothing() {
         let got = banner(&[
             ("VMA_BF", "1"),
-            ("VMA_FORK", "0"),
+            ("VMA_CLOSE_ON_DUP2", "0"),
             ("VMA_TCP_QUICKACK", "1"),
             ("VMA_RING_ALLOCATION_LOGIC_RX", "0"),
             ("VMA_RX_POLL", "5"),
         ]);
         assert!(got.ends_with(
-            "\n VMA INFO: Note: set, but without effect in this build: VMA_BF, VMA_FORK\n \
+            "\n VMA INFO: Note: set, but without effect in this build: VMA_BF, VMA_CLOSE_ON_DUP2\n \
              VMA INFO: Note: set, but without effect, for TCP stays with the kernel: VMA_TCP_QUICKACK"
         ), "{got}");
         let by_user = banner(&[("VMA_RING_ALLOCATION_LOGIC_RX", "11")]);
