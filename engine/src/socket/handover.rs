@@ -221,7 +221,7 @@ impl UdpSocket {
         }
         let shadow = self.core.shadow_for(directory, &wants, mask);
         // What a device that steers lets through is refused before it does; what a tap
-        // brings is refused after it does: see `since`.
+        // brings is refused after it does: see `moving`.
         let shared_first = Shadow {
             shared: shadow.shared.clone(),
             ..match &control.filter {
