@@ -1,9 +1,10 @@
 //! What is the verbs device's alone, on the software verbs library: mixed hosts, faults, its
-//! two wires, and the real libibverbs on a machine without a card.
+//! two wires, what the doctor says of it, and the real libibverbs on a machine without a card.
 //!
 //! That everything else behaves on it as on `packet` is the matter of the other suites, run
 //! with `SHIM_TEST_BACKEND=verbs`.
 
+mod doctor;
 mod faults;
 mod mixed;
 mod real;

@@ -12,7 +12,7 @@ mod verbs;
 pub use memory::Memory;
 pub use packet::Packet;
 pub use probe::{Candidates, Chosen, Refused, candidates};
-pub use verbs::{Verbs, VerbsOptions};
+pub use verbs::{Card, Examination, Verbs, VerbsOptions, examine};
 
 use crate::error::{Errno, Reason};
 use crate::sys::packet::RingWatch;

@@ -1,8 +1,8 @@
 //! What the switch wire costs beside what the machine costs: the half round trip of one
-//! cache line between two processes, and of a 64-byte frame over the wire, in turns.
+//! cache line between two processes, and of a frame over the wire, in turns.
 //!
-//! `cargo run --release -p softverbs --example ping_pong` as root, on a machine with two
-//! processors or more. Prints nanoseconds.
+//! `cargo run --release -p softverbs --example ping_pong [TURNS CORE CORE]` as root, on a
+//! machine with two processors or more. Prints nanoseconds.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -19,8 +19,8 @@ use support::{Link, enter, interface, nobody, rule};
 
 const ROUNDS: usize = 200_000;
 const WARM_UP: usize = 20_000;
-const TURNS: usize = 3;
-const FRAME: usize = 64;
+/// A datagram of 64 bytes, as scripts/bench sends it.
+const FRAME: usize = 42 + 64;
 /// No wait is longer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -113,14 +113,21 @@ fn bare(lines: &Lines, leader: bool) -> Result<Vec<u64>, Box<dyn Error>> {
     Ok(samples)
 }
 
+/// How often each side measures, and where it runs.
+#[derive(Clone, Copy)]
+struct Plan {
+    turns: u64,
+    core: usize,
+}
+
 /// A UDP frame of [`FRAME`] bytes to the other host.
 fn frame(leader: bool) -> [u8; FRAME] {
     let (to, from) = if leader { (2, 1) } else { (1, 2) };
     let mut frame = [0u8; FRAME];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from]);
-    frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 50, 0, 0, 0x40, 0, 64, 17]);
+    frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 92, 0, 0, 0x40, 0, 64, 17]);
     frame[26..34].copy_from_slice(&[10, 77, 0, from, 10, 77, 0, to]);
-    frame[34..42].copy_from_slice(&[0x13, 0x88, 0x13, 0x88, 0, 30, 0, 0]);
+    frame[34..42].copy_from_slice(&[0x13, 0x88, 0x13, 0x88, 0, 72, 0, 0]);
     frame
 }
 
@@ -128,8 +135,14 @@ fn receive(queue: &dyn WireQueue) -> Result<(), Box<dyn Error>> {
     until(|| queue.receive(&mut |frame, _| frame.len() == FRAME))
 }
 
-fn run(leader: bool, lines: &Lines, switch: &str, ns: &str) -> Result<(), Box<dyn Error>> {
-    pin(usize::from(!leader))?;
+fn run(
+    leader: bool,
+    lines: &Lines,
+    switch: &str,
+    ns: &str,
+    plan: Plan,
+) -> Result<(), Box<dyn Error>> {
+    pin(plan.core)?;
     enter(ns);
     let here = interface(if leader { "a0" } else { "b0" });
     let wire = open_switch(switch, &here, nobody())?;
@@ -155,7 +168,7 @@ fn run(leader: bool, lines: &Lines, switch: &str, ns: &str) -> Result<(), Box<dy
         lines.line(TURN).fetch_add(1, Ordering::AcqRel);
         until(|| lines.line(TURN).load(Ordering::Acquire) >= 2 * n)
     };
-    for n in 0..TURNS as u64 {
+    for n in 0..plan.turns {
         turn(2 * n + 1)?;
         let mut line = bare(lines, leader)?;
         turn(2 * n + 2)?;
@@ -185,17 +198,27 @@ fn run(leader: bool, lines: &Lines, switch: &str, ns: &str) -> Result<(), Box<dy
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [lines, switch, ns] = args.as_slice() {
-        return run(false, &Lines::open(lines)?, switch, ns);
+    if let [lines, switch, ns, turns, core] = args.as_slice() {
+        let plan = Plan {
+            turns: turns.parse()?,
+            core: core.parse()?,
+        };
+        return run(false, &Lines::open(lines)?, switch, ns, plan);
     }
+    let (turns, core, other_core) = match args.as_slice() {
+        [] => (3, 0, 1),
+        [turns, core, other] => (turns.parse()?, core.parse()?, other.parse()?),
+        _ => return Err("ping_pong [TURNS CORE CORE]".into()),
+    };
     let link = Link::new();
     let switch = format!("ping-pong-{}", std::process::id());
     let path = format!("/dev/shm/{switch}.lines");
     let lines = Lines::open(&path)?;
     let mut other = Command::new(std::env::current_exe()?)
         .args([&path, &switch, &link.b])
+        .args([turns.to_string(), usize::to_string(&other_core)])
         .spawn()?;
-    let result = run(true, &lines, &switch, &link.a);
+    let result = run(true, &lines, &switch, &link.a, Plan { turns, core });
     if result.is_err() {
         other.kill()?;
     }

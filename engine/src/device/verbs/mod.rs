@@ -5,12 +5,14 @@
 //! in [`crate::sys::verbs`]. Sources: rdma-core's man pages, the mlx5 driver's steering
 //! (drivers/infiniband/hw/mlx5/fs.c) for what priorities and DONT_TRAP mean.
 
+mod examine;
 mod options;
 mod probe;
 mod queue;
 mod rules;
 mod shared;
 
+pub use examine::{Card, Examination, examine};
 pub use options::VerbsOptions;
 
 use super::{Backend, Delivery, Fault, Opened, Port, QueueOptions};
