@@ -421,6 +421,7 @@ impl Control {
         self.core.routes_changed();
         if changes.intersects(Changes::LINKS) {
             self.core.forget_ring_errors();
+            self.core.give_up_outgrown();
         }
         if changes.intersects(Changes::LINKS | Changes::ADDRESSES | Changes::GROUPS) {
             self.core.refresh_rings();

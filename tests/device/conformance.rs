@@ -32,7 +32,7 @@ fn small() -> QueueOptions {
     QueueOptions {
         slots: 2048,
         verbs: VerbsOptions {
-            receives: 256,
+            receives: Some(256),
             receive_batch: 16,
             sends: 64,
             send_batch: 8,

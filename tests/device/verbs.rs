@@ -16,7 +16,7 @@ fn options(verbs: VerbsOptions) -> QueueOptions {
 
 pub(crate) fn plain() -> QueueOptions {
     options(VerbsOptions {
-        receives: 64,
+        receives: Some(64),
         sends: 64,
         send_batch: 8,
         ..VerbsOptions::default()
@@ -60,7 +60,7 @@ pub(crate) fn full_send_queue() {
     let mut link = Link::open(
         Kind::Verbs,
         options(VerbsOptions {
-            receives: 4096,
+            receives: Some(4096),
             sends: 16,
             send_batch: 8,
             ..VerbsOptions::default()
@@ -131,7 +131,7 @@ pub(crate) fn by_mac_alone() {
     let mut link = Link::open(
         Kind::Verbs,
         options(VerbsOptions {
-            receives: 64,
+            receives: Some(64),
             multicast_by_mac: true,
             ..VerbsOptions::default()
         }),
@@ -227,7 +227,7 @@ pub(crate) fn traced() {
     let mut link = Link::open(
         Kind::Verbs,
         options(VerbsOptions {
-            receives: 64,
+            receives: Some(64),
             receive_batch: 8,
             sends: 32,
             send_batch: 4,

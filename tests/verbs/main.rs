@@ -7,6 +7,7 @@
 mod doctor;
 mod faults;
 mod mixed;
+mod mtu;
 mod real;
 mod rig;
 mod wires;

@@ -83,13 +83,24 @@ pub(crate) fn publisher(
     numbers: std::ops::Range<u32>,
     gap: Duration,
 ) -> JoinHandle<std::io::Result<()>> {
+    publisher_of(lab, numbers, gap, 0)
+}
+
+/// The same in datagrams of at least `size` bytes.
+pub(crate) fn publisher_of(
+    lab: &Lab,
+    numbers: std::ops::Range<u32>,
+    gap: Duration,
+    size: usize,
+) -> JoinHandle<std::io::Result<()>> {
     let far = lab.far.name().to_owned();
     std::thread::spawn(move || {
         Netns::enter(&far)?;
         let socket = UdpSocket::bind("10.78.0.2:0")?;
         let start = Instant::now();
         for (count, number) in (0u32..).zip(numbers) {
-            socket.send_to(number.to_string().as_bytes(), SocketAddr::from(TO))?;
+            let text = format!("{number:<size$}");
+            socket.send_to(text.as_bytes(), SocketAddr::from(TO))?;
             let due = start + gap * (count + 1);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }

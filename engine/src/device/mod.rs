@@ -222,9 +222,19 @@ pub trait Transmit: Send + Sync + Debug {
     /// A descriptor that polls writable when it takes frames again.
     fn ready_fd(&self) -> Option<RawFd>;
 
-    /// Its interface is gone, and nobody has used it for a while: what it costs may go. It
-    /// is not freed.
+    /// Its interface or device is gone, or nobody has used it for a while: what it costs may
+    /// go. It is not freed.
     fn retire(&self) {}
+
+    /// As [`Queue::take_fault`], for rings that only send.
+    fn take_fault(&self) -> Option<Fault> {
+        None
+    }
+
+    /// As [`Queue::event_fd`], for rings that only send.
+    fn event_fd(&self) -> Option<RawFd> {
+        None
+    }
 }
 
 /// The interface that is to be opened.

@@ -588,12 +588,14 @@ impl Core {
 
     /// Interfaces may be usable that were not: looks at all sockets again.
     pub fn replan(&self) {
-        let sockets: Vec<_> = {
-            let mut directory = self.directory.lock();
-            // A refusal may not hold any more; open rings stay.
-            directory.interfaces.retain(|_, r| r.is_ok());
-            directory.sockets.all().collect()
-        };
+        // A refusal may not hold any more; open rings stay.
+        self.directory.lock().interfaces.retain(|_, r| r.is_ok());
+        self.reconcile_all();
+    }
+
+    /// Puts every socket where it belongs by now.
+    pub(super) fn reconcile_all(&self) {
+        let sockets: Vec<_> = self.directory.lock().sockets.all().collect();
         for socket in sockets {
             let mut control = socket.control.lock();
             socket.reconcile(&mut control);

@@ -4,9 +4,9 @@
 //! never used again; the interface is opened anew, after a pause that doubles each time,
 //! so often and no more. Either way what was received stays to be read.
 
-use super::core::Core;
+use super::core::{Core, Directory};
 use super::path::{Health, Ring};
-use crate::device::Fault;
+use crate::device::{Delivery, Fault};
 use crate::error::Reason;
 use std::sync::atomic::Ordering;
 
@@ -111,11 +111,52 @@ impl Core {
             let mut directory = self.directory.lock();
             directory.failures.add(ring.ifindex, now);
             directory.interfaces.remove(&ring.ifindex);
-            directory
-                .rings
-                .forget(|index| std::ptr::eq(self.ring(index), ring));
+            self.abandon(&mut directory, ring);
         }
         true
+    }
+
+    /// Nobody finds the ring any more; the next look opens another.
+    fn abandon(&self, directory: &mut Directory, ring: &Ring) {
+        directory
+            .rings
+            .forget(|index| std::ptr::eq(self.ring(index), ring));
+        directory
+            .rings
+            .let_go(|index| std::ptr::eq(self.ring(index), ring));
+    }
+
+    /// Links have changed: gives up rings of devices that steer whose interface takes larger
+    /// packets than their buffers hold, until [`Core::replan`]. What is too large for its buffer stops a queue pair; a
+    /// tap's ring is only slower with it.
+    pub fn give_up_outgrown(&self) {
+        let outgrown: Vec<_> = {
+            let tables = self.tables.read();
+            let mtu = |ring: &Ring| tables.interface(ring.ifindex).map_or(0, |i| i.mtu);
+            let rings = self.open_rings().filter(|r| !r.has_failed());
+            rings
+                .filter(|r| r.delivery == Delivery::Steered && mtu(r) > r.mtu)
+                .map(|r| (r, mtu(r)))
+                .collect()
+        };
+        if outgrown.is_empty() {
+            return;
+        }
+        for (ring, mtu) in outgrown {
+            ring.set_health(Health::Failed);
+            self.say(&format!(
+                "interface {}: its MTU is {mtu} now: opened again with larger buffers",
+                ring.name
+            ));
+            let mut directory = self.directory.lock();
+            let refused = Err(Reason::DeviceFailed);
+            directory.interfaces.insert(ring.ifindex, refused);
+            self.abandon(&mut directory, ring);
+        }
+        self.routes_changed();
+        // By way of the kernel, and from there in order: the caller's next look at all
+        // sockets brings them back.
+        self.reconcile_all();
     }
 
     /// Opens interfaces anew whose device has failed, when it is time; the control

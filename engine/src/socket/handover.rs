@@ -25,6 +25,7 @@ impl UdpSocket {
     /// Puts the socket where its state says it belongs.
     pub(super) fn reconcile(&self, control: &mut Control) {
         let mut directory = self.core.directory.lock();
+        self.leave_failed(control, &mut directory);
         let result = self
             .plan(control, &mut directory)
             .and_then(|(mask, wants)| self.attach(control, &mut directory, mask, wants));

@@ -225,6 +225,9 @@ impl Ring {
         };
         if receives {
             ring.open_queue(opened.queue, opened.slots);
+        } else {
+            let events = ring.transmit.event_fd().unwrap_or(-1);
+            ring.event_fd.store(events, Ordering::Relaxed);
         }
         ring
     }
@@ -257,7 +260,8 @@ impl Ring {
 
     /// The next report of the device; None also while another thread polls the ring.
     pub(super) fn take_fault(&self) -> Option<Fault> {
-        self.state.try_lock()?.queue.take_fault()
+        let of_queue = self.state.try_lock()?.queue.take_fault();
+        of_queue.or_else(|| self.transmit.take_fault())
     }
 
     /// Addresses have changed: see [`Self::is_own`].

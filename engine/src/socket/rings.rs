@@ -282,6 +282,15 @@ impl RingTable {
     pub(super) fn forget(&mut self, is: impl Fn(u32) -> bool) {
         self.keys.retain(|_, index| !is(*index));
     }
+
+    /// A ring will never be of use again: what it costs need not be kept for long.
+    pub(super) fn let_go(&mut self, is: impl Fn(u32) -> bool) {
+        for (index, slot) in (0u32..).zip(&mut self.slots) {
+            if let Some(slot) = slot.as_mut().filter(|_| is(index)) {
+                slot.common = false;
+            }
+        }
+    }
 }
 
 /// One ring for one socket: what is to be opened.
@@ -353,6 +362,21 @@ impl UdpSocket {
         directory.rings.sending(control.transmit_rings, with);
         control.transmit_rings = with;
         Ok(index)
+    }
+
+    /// Rings that are of no more use do not send for it.
+    pub(super) fn leave_failed(
+        &self,
+        control: &mut super::control::Control,
+        directory: &mut Directory,
+    ) {
+        let before = control.transmit_rings;
+        let failed = |i: &u32| self.core.ring(*i).has_failed();
+        let failed = bits(before).filter(failed).fold(0, |mask, i| mask | 1 << i);
+        if failed != 0 {
+            control.transmit_rings = before & !failed;
+            directory.rings.sending(before, control.transmit_rings);
+        }
     }
 
     /// No ring sends for it any more.
@@ -659,6 +683,7 @@ impl Core {
         directory.rings.forget(|i| i == index);
         directory.rings.set(index, None);
         if ring.has_failed() {
+            ring.transmit.retire();
             self.publisher.release_ring(ring.stats);
         } else {
             self.publisher.hide_ring(ring.stats);

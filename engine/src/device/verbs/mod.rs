@@ -15,14 +15,14 @@ mod shared;
 pub use examine::{Card, Examination, examine};
 pub use options::VerbsOptions;
 
-use super::{Backend, Delivery, Fault, Opened, Port, QueueOptions};
+use super::{Backend, Closed, Delivery, Fault, Opened, Port, Queue, QueueOptions};
 use crate::error::{Errno, Reason};
 use crate::sys::verbs::{
     self, CompletionQueue, CqOptions, DeviceList, Memory, QpSizes, QueuePair, Region, RxRing,
     RxShape, TxRing, TxShape,
 };
 use queue::{VerbsQueue, VerbsTransmit};
-use shared::{Device, Reports};
+use shared::{Device, Member, Reports};
 use std::sync::Arc;
 
 /// The smallest buffer: what comes may be longer than the interface's MTU, for the port's
@@ -33,6 +33,10 @@ const SLOT_EXTRA: u32 = 14 + 8;
 const SLOT_ALIGN: u32 = 256;
 /// The least that is of any use.
 const LEAST: u32 = 16;
+/// Buffers of a receive ring where VMA_RX_WRE does not say, in bytes: 8192 of them at an MTU of
+/// 1500, as the packet ring has. With less a pause of the program loses what the kernel's own
+/// socket buffer would have kept; more leaves the caches.
+const RING_BYTES: u32 = 16 << 20;
 
 /// The backend.
 #[derive(Debug, Default)]
@@ -48,29 +52,39 @@ impl Backend for Verbs {
     }
 
     fn open(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason> {
-        let options = &options.verbs;
-        let library = verbs::library(options.fork).ok_or(Reason::NoVerbsLibrary)?;
-        // ENOSYS: a kernel without RDMA.
-        let list = DeviceList::get(library).map_err(|_| Reason::NoRdmaDevice)?;
-        let names = list.names();
-        let place = probe::find(&names, port.name)?;
-        let name = &names[place.device];
-        if name.iwarp {
-            return Err(Reason::Iwarp);
-        }
-        let device = Device::open(&list, place.device, name)?;
-        let info = device.domain.context().port(place.port);
-        let info = info.map_err(probe::open_reason)?;
-        if !info.ethernet {
-            return Err(Reason::InfiniBand);
-        }
-        let scope = rules::Scope {
-            mac: port.mac,
-            port: place.port,
-            multicast_by_mac: options.multicast_by_mac,
-        };
-        open_queue(device, scope, port.mtu, options, info.active)
+        open(port, &options.verbs, true)
     }
+
+    /// A queue pair that no frame ever comes to, and no memory for any.
+    fn open_transmit(&self, port: Port<'_>, options: QueueOptions) -> Result<Opened, Reason> {
+        open(port, &options.verbs, false)
+    }
+}
+
+fn open(port: Port<'_>, options: &VerbsOptions, receives: bool) -> Result<Opened, Reason> {
+    let library = verbs::library(options.fork).ok_or(Reason::NoVerbsLibrary)?;
+    // ENOSYS: a kernel without RDMA.
+    let list = DeviceList::get(library).map_err(|_| Reason::NoRdmaDevice)?;
+    let names = list.names();
+    let place = probe::find(&names, port.name)?;
+    let name = &names[place.device];
+    if name.iwarp {
+        return Err(Reason::Iwarp);
+    }
+    let device = Device::open(&list, place.device, name)?;
+    let info = device.domain.context().port(place.port);
+    let info = info.map_err(probe::open_reason)?;
+    if !info.ethernet {
+        return Err(Reason::InfiniBand);
+    }
+    let scope = rules::Scope {
+        mac: port.mac,
+        port: place.port,
+        multicast_by_mac: options.multicast_by_mac,
+    };
+    let (rx, tx) = shapes(&device, port.mtu, options);
+    let rx = receives.then_some(rx);
+    open_queue(device, scope, (rx, tx), options, info.active)
 }
 
 /// What a queue pair is asked for: within the options and what the device has.
@@ -83,7 +97,7 @@ fn shapes(device: &Device, mtu: u32, options: &VerbsOptions) -> (RxShape, TxShap
     let slot_size = (mtu + SLOT_EXTRA)
         .next_multiple_of(SLOT_ALIGN)
         .max(SLOT_SIZE);
-    let receives = at_most(options.receives);
+    let receives = at_most(options.receives.unwrap_or(RING_BYTES / slot_size));
     let sends = at_most(options.sends);
     let rx = RxShape {
         slots: receives,
@@ -103,15 +117,14 @@ fn shapes(device: &Device, mtu: u32, options: &VerbsOptions) -> (RxShape, TxShap
 fn open_queue(
     device: Arc<Device>,
     scope: rules::Scope,
-    mtu: u32,
+    (rx, mut tx): (Option<RxShape>, TxShape),
     options: &VerbsOptions,
     active: bool,
 ) -> Result<Opened, Reason> {
     let limits = device.limits;
     let domain = &device.domain;
     let refused = |error: Errno| probe::queue_reason(error, &limits);
-    let (rx, mut tx) = shapes(&device, mtu, options);
-    let receive = RxRing::memory(&rx);
+    let receive = rx.as_ref().map_or(0, RxRing::memory);
     let total = receive + TxRing::memory(&tx);
     let region = Region::new(domain, total, options.huge)
         .map_err(|error| probe::memory_reason(error, memory_is_limited()))?;
@@ -123,14 +136,15 @@ fn open_queue(
         };
         CompletionQueue::new(domain.context(), options).map_err(refused)
     };
-    let mut receive_cq = queue(rx.slots, true)?;
+    let receives = rx.map_or(1, |rx| rx.slots);
+    let mut receive_cq = queue(receives, rx.is_some())?;
     let send_cq = queue(tx.slots, false)?;
-    if let Some((count, period)) = options.moderation {
+    if let Some((count, period)) = options.moderation.filter(|_| rx.is_some()) {
         // Where there is none, interrupts come one by one.
         let _ = receive_cq.moderate(count, period);
     }
     let sizes = QpSizes {
-        receives: rx.slots,
+        receives,
         sends: tx.slots,
         inline: tx.inline,
     };
@@ -144,27 +158,28 @@ fn open_queue(
     let reports = Reports::new(scope.port, pair.identity(), completions);
     let broken = |_| Reason::NoQueuePairs;
     pair.initialise(scope.port).map_err(refused)?;
-    let ring = RxRing::new(Arc::clone(&pair), receive_cq, rx, Arc::clone(&device.watch))
-        .map_err(broken)?;
+    let ring = rx.map(|rx| {
+        let ring = RxRing::new(Arc::clone(&pair), receive_cq, rx, Arc::clone(&device.watch));
+        ring.map_err(broken)
+    });
+    let ring = ring.transpose()?;
     pair.start().map_err(refused)?;
     let sender = TxRing::new(Arc::clone(&pair), send_cq, tx).map_err(broken)?;
-    let transmit = VerbsTransmit::new(
-        sender,
-        limits.checksums,
-        Arc::clone(&reports),
-        Arc::clone(&device),
-    );
+    let member = Member::join(&device, reports);
+    let transmit = VerbsTransmit::new(sender, limits.checksums, Arc::clone(&member));
     if !active {
         // The event for it came before there was anybody to tell.
-        reports.push(Fault::PortDown);
-        device.watch.raise();
+        member.report(Fault::PortDown);
     }
-    let name = device.name.name.clone();
+    let queue: Box<dyn Queue> = match ring {
+        Some(ring) => Box::new(VerbsQueue::new(ring, pair, scope, member)),
+        None => Box::new(Closed),
+    };
     Ok(Opened {
-        queue: Box::new(VerbsQueue::new(ring, pair, scope, reports, device)),
+        queue,
         transmit: Box::new(transmit),
-        slots: rx.slots,
-        device: name,
+        slots: rx.map_or(0, |rx| rx.slots),
+        device: device.name.name.clone(),
     })
 }
 

@@ -2,16 +2,11 @@
 
 use crate::config::{Config, Opt};
 
-/// Buffers of a receive ring where nothing was asked for: as the packet ring's. Below, a
-/// pause of the program loses what the kernel's own socket buffer would have kept; above,
-/// the ring leaves the caches.
-const RECEIVES: u32 = 8192;
-
 /// How queues are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VerbsOptions {
-    /// Receive requests (VMA_RX_WRE).
-    pub receives: u32,
+    /// Receive requests (VMA_RX_WRE); None: as many as fit a ring.
+    pub receives: Option<u32>,
     /// Posted at a time (VMA_RX_WRE_BATCHING).
     pub receive_batch: u32,
     /// Send requests (VMA_TX_WRE).
@@ -40,13 +35,8 @@ impl VerbsOptions {
     pub fn of(config: &Config) -> Self {
         let number = |opt| u32::try_from(config.int(opt)).unwrap_or(0);
         let short = |opt| u16::try_from(config.int(opt)).unwrap_or(u16::MAX);
-        let receives = if config.is_default(Opt::RxWre) {
-            RECEIVES
-        } else {
-            number(Opt::RxWre)
-        };
         Self {
-            receives,
+            receives: (!config.is_default(Opt::RxWre)).then(|| number(Opt::RxWre)),
             receive_batch: number(Opt::RxWreBatching),
             sends: number(Opt::TxWre),
             send_batch: number(Opt::TxWreBatching),
@@ -99,7 +89,7 @@ mod tests {
         assert_eq!(
             VerbsOptions::of(&config),
             VerbsOptions {
-                receives: 1000,
+                receives: Some(1000),
                 receive_batch: 8,
                 sends: 128,
                 send_batch: 4,
@@ -113,7 +103,7 @@ mod tests {
             }
         );
         let plain = VerbsOptions::default();
-        assert_eq!((plain.receives, plain.inline), (RECEIVES, 204));
+        assert_eq!((plain.receives, plain.inline), (None, 204));
         assert!(plain.huge && plain.stamps && plain.fork && !plain.multicast_by_mac);
     }
 }

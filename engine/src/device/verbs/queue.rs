@@ -2,7 +2,7 @@
 
 use super::probe;
 use super::rules::{self, Rules, Scope};
-use super::shared::{Device, Reports};
+use super::shared::Member;
 use crate::clock::{self, TickClock};
 use crate::device::{Fault, Flow, Queue, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
@@ -11,7 +11,6 @@ use crate::sys::event;
 use crate::sys::verbs::{QueuePair, Rule, RxRing, TxRing};
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A card's time this far before the moment of the look, or after it, is that of a clock
 /// that nobody keeps: the moment counts then.
@@ -30,8 +29,7 @@ pub(super) struct VerbsQueue {
     clock: TickClock,
     /// The ring's trouble has been reported.
     reported: bool,
-    reports: Arc<Reports>,
-    device: Arc<Device>,
+    member: Arc<Member>,
 }
 
 impl VerbsQueue {
@@ -39,10 +37,8 @@ impl VerbsQueue {
         ring: RxRing,
         pair: Arc<QueuePair>,
         scope: Scope,
-        reports: Arc<Reports>,
-        device: Arc<Device>,
+        member: Arc<Member>,
     ) -> Self {
-        device.join(&reports);
         Self {
             rules: Rules::default(),
             ring,
@@ -51,8 +47,7 @@ impl VerbsQueue {
             taken_at: 0,
             clock: TickClock::default(),
             reported: false,
-            reports,
-            device,
+            member,
         }
     }
 }
@@ -108,28 +103,20 @@ impl Queue for VerbsQueue {
     }
 
     fn take_drops(&mut self) -> u64 {
-        self.device.take_lost(self.scope.port)
+        self.member.device.take_lost(self.scope.port)
     }
 
     fn take_fault(&mut self) -> Option<Fault> {
         if self.ring.trouble().is_some() && !self.reported {
             self.reported = true;
-            self.reports.push(Fault::QueueError);
+            self.member.reports.push(Fault::QueueError);
         }
-        self.device.follow();
-        self.reports.pop()
+        self.member.take_fault()
     }
 
     /// The same for all queues of a device: when it is readable, ask them all.
     fn event_fd(&self) -> Option<RawFd> {
-        Some(self.device.watch.fd())
-    }
-}
-
-impl Drop for VerbsQueue {
-    fn drop(&mut self) {
-        self.rules.clear();
-        self.device.leave(&self.reports);
+        Some(self.member.device.watch.fd())
     }
 }
 
@@ -147,34 +134,38 @@ fn stamp(card: u64, taken_at: u64) -> u64 {
 /// The send side; used by any thread.
 #[derive(Debug)]
 pub(super) struct VerbsTransmit {
-    ring: Lock<TxRing>,
+    /// None: given up, and with it the queue pair's memory.
+    ring: Lock<Option<Sender>>,
     checksums: bool,
-    reported: AtomicBool,
-    reports: Arc<Reports>,
-    device: Arc<Device>,
+}
+
+#[derive(Debug)]
+struct Sender {
+    ring: TxRing,
+    reported: bool,
+    member: Arc<Member>,
 }
 
 impl VerbsTransmit {
-    pub(super) fn new(
-        ring: TxRing,
-        checksums: bool,
-        reports: Arc<Reports>,
-        device: Arc<Device>,
-    ) -> Self {
+    pub(super) fn new(ring: TxRing, checksums: bool, member: Arc<Member>) -> Self {
+        let sender = Sender {
+            ring,
+            reported: false,
+            member,
+        };
         Self {
-            ring: Lock::new(ring),
+            ring: Lock::new(Some(sender)),
             checksums,
-            reported: AtomicBool::new(false),
-            reports,
-            device,
         }
     }
+}
 
+impl Sender {
     #[cold]
-    fn report(&self) {
-        if !self.reported.swap(true, Ordering::Relaxed) {
-            self.reports.push(Fault::QueueError);
-            self.device.watch.raise();
+    fn look_for_failure(&mut self) {
+        if self.ring.failed().is_some() && !self.reported {
+            self.reported = true;
+            self.member.report(Fault::QueueError);
         }
     }
 }
@@ -185,10 +176,11 @@ impl Transmit for VerbsTransmit {
         // None: a signal handler, above a send of this very thread that cannot go on before
         // it returns. To wait for room would be to wait for ever.
         let mut ring = self.ring.lock().ok_or(Errno(libc::ENOBUFS))?;
+        let sender = ring.as_mut().ok_or(Errno(libc::ENETDOWN))?;
         let checksum = self.checksums && wants_checksum(frame);
-        let result = ring.send(frame, checksum);
-        if result.is_err() && ring.failed().is_some() {
-            self.report();
+        let result = sender.ring.send(frame, checksum);
+        if result.is_err() {
+            sender.look_for_failure();
         }
         result
     }
@@ -196,6 +188,21 @@ impl Transmit for VerbsTransmit {
     /// A completion queue of sends has no channel: room comes within microseconds.
     fn ready_fd(&self) -> Option<RawFd> {
         None
+    }
+
+    fn take_fault(&self) -> Option<Fault> {
+        let ring = self.ring.lock()?;
+        ring.as_ref()?.member.take_fault()
+    }
+
+    fn event_fd(&self) -> Option<RawFd> {
+        let ring = self.ring.lock()?;
+        Some(ring.as_ref()?.member.device.watch.fd())
+    }
+
+    fn retire(&self) {
+        let gone = self.ring.lock().and_then(|mut ring| ring.take());
+        drop(gone);
     }
 }
 

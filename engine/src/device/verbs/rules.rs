@@ -111,11 +111,6 @@ impl<T> Rules<T> {
         self.present.retain(|spec, _| keep.contains(spec));
         Ok(())
     }
-
-    /// All of them away.
-    pub(super) fn clear(&mut self) {
-        self.present.clear();
-    }
 }
 
 #[cfg(test)]

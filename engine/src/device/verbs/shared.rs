@@ -86,6 +86,44 @@ impl Reports {
     }
 }
 
+/// A queue pair's place among those that its device tells of events; left on drop.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) device: Arc<Device>,
+    pub(super) reports: Arc<Reports>,
+}
+
+impl Member {
+    /// From now on events reach these reports.
+    pub(super) fn join(device: &Arc<Device>, reports: Arc<Reports>) -> Arc<Self> {
+        device.queues.lock().push(Arc::clone(&reports));
+        Arc::new(Self {
+            device: Arc::clone(device),
+            reports,
+        })
+    }
+
+    /// A fault that was noticed here.
+    #[cold]
+    pub(super) fn report(&self, fault: Fault) {
+        self.reports.push(fault);
+        self.device.watch.raise();
+    }
+
+    /// What has happened, oldest first.
+    pub(super) fn take_fault(&self) -> Option<Fault> {
+        self.device.follow();
+        self.reports.pop()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let mut queues = self.device.queues.lock();
+        queues.retain(|r| !Arc::ptr_eq(r, &self.reports));
+    }
+}
+
 impl Device {
     /// The device at a place of the list, opened unless it is.
     ///
@@ -120,16 +158,6 @@ impl Device {
         let device = Arc::new(make().map_err(probe::open_reason)?);
         open.push(Arc::downgrade(&device));
         Ok(device)
-    }
-
-    /// From now on events reach this queue.
-    pub(super) fn join(&self, reports: &Arc<Reports>) {
-        self.queues.lock().push(Arc::clone(reports));
-    }
-
-    /// Before the queue goes.
-    pub(super) fn leave(&self, reports: &Arc<Reports>) {
-        self.queues.lock().retain(|r| !Arc::ptr_eq(r, reports));
     }
 
     /// Reads the events that wait and tells the queues.

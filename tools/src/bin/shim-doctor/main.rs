@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     if let Some(to) = options.exchange {
         return peer::exchange(to, options.count);
     }
-    let mut report = Report::default();
+    let mut report = Report;
     let verdict = examine(&options, &mut report);
     report.conclude(&verdict)
 }

@@ -49,7 +49,7 @@ impl Verdict {
 }
 
 /// Writes as it goes: where a step hangs, the ones before are seen.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Report;
 
 impl Report {

@@ -126,7 +126,7 @@ fn a_flow_that_becomes_shared_is_covered_all_the_time() {
     }
     // The new one was in before the old one went.
     assert_eq!(table.borrow().most_of_a_flow, 2);
-    rules.clear();
+    drop(rules);
     assert!(table.borrow().rules.is_empty());
 }
 
