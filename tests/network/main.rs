@@ -5,3 +5,4 @@ mod delivery;
 mod multicast;
 mod programs;
 mod rings;
+mod vlan;

@@ -1,6 +1,7 @@
 //! Rings by VMA_RING_ALLOCATION_LOGIC_*: as many as there should be, and every datagram
 //! once and in order, whichever ring brings it.
 
+use tests::backend::Backend;
 use tests::check::difference;
 use tests::peer::Peer;
 use tests::preload::{Mode, Program};
@@ -172,7 +173,12 @@ fn rings_that_only_send() {
         .map(|r| (r.key.starts_with("thread"), r.tx.frames))
         .collect();
     assert_eq!(sending.len(), 4, "{:#?}", snapshot.rings);
-    assert!(sending.iter().all(|s| s.0 && s.1 >= 45), "{sending:?}");
+    // A card's queue pair takes longer to make; other threads' sends go by the kernel meanwhile.
+    let least = match Backend::current() {
+        Backend::Packet => 45,
+        Backend::Verbs => 25,
+    };
+    assert!(sending.iter().all(|s| s.0 && s.1 >= least), "{sending:?}");
 }
 
 /// More threads than rings: they share, and nothing is lost or had twice.
@@ -252,11 +258,13 @@ fn socket_moves_under_load() {
         let life = |count: fn(&tests::stats::SocketSnapshot) -> u64| -> u64 {
             snapshot.sockets.iter().map(count).sum()
         };
-        assert!(
-            life(|s| s.life.rx_migrations) >= 2,
-            "{}",
-            summary(&snapshot)
-        );
+        let rx = life(|s| s.life.rx_migrations);
+        // Its datagrams stay with their ring where two rings do not stamp a frame alike.
+        let moved = match Backend::current() {
+            Backend::Packet => rx >= 2,
+            Backend::Verbs => rx == 0,
+        };
+        assert!(moved, "{rx}: {}", summary(&snapshot));
         assert!(
             life(|s| s.life.tx_migrations) >= 2,
             "{}",

@@ -217,7 +217,6 @@ impl UdpSocket {
             return; // still on its way
         }
         self.habits.receives_for(key);
-        control.receive_key = Some(key);
         let mut moves = Vec::new();
         for from in bits(attached.mask) {
             let ring = self.core.ring(from);
@@ -239,7 +238,9 @@ impl UdpSocket {
                 });
             }
         }
+        // Else its key stays, too: with another the next look at the socket would move it.
         if !moves.is_empty() {
+            control.receive_key = Some(key);
             self.change_over(&mut directory, &attached, moves);
         }
     }
