@@ -5,6 +5,7 @@
 //! - [`require`]: what a test needs from the machine; a skip says why.
 //! - [`netns`], [`topology`]: the two hosts.
 //! - [`preload`]: starting a program natively or under the library, bounded.
+//! - [`talk`]: a program that answers line by line.
 //! - [`backend`]: on which device.
 //! - [`victim`]: compiling the small C programs.
 //! - [`peer`]: the far host's end, driven by the victim over a Unix socket.
@@ -22,5 +23,6 @@ pub mod peer;
 pub mod preload;
 pub mod require;
 pub mod stats;
+pub mod talk;
 pub mod topology;
 pub mod victim;

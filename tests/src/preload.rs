@@ -201,7 +201,7 @@ impl Program {
         self
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut line: Vec<String> = Vec::new();
         if let Some(host) = &self.host {
             line.extend(["ip", "netns", "exec", host].map(String::from));
@@ -280,7 +280,7 @@ impl Program {
 
 /// A file with no name: the writer's end and ours. A file, not a pipe, so that a
 /// daemon that keeps it open does not keep us waiting.
-fn capture() -> (File, File) {
+pub(crate) fn capture() -> (File, File) {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("shim-tests-{}-{serial}", std::process::id()));
@@ -294,7 +294,7 @@ fn capture() -> (File, File) {
     (writer, reader)
 }
 
-fn text(file: &mut File) -> String {
+pub(crate) fn text(file: &mut File) -> String {
     let mut bytes = Vec::new();
     file.rewind().expect("a regular file seeks");
     file.read_to_end(&mut bytes).expect("a regular file reads");

@@ -80,7 +80,8 @@ pub struct Lab {
     /// Where its peer runs.
     pub far: Netns,
     serial: u32,
-    _turn: Turn,
+    // Of a pair of labs the first holds it.
+    _turn: Option<Turn>,
 }
 
 impl Lab {
@@ -107,6 +108,22 @@ impl Lab {
         }
         let turn = Turn::take();
         netns::sweep();
+        Some(Self::build(Some(turn)))
+    }
+
+    /// Two labs that know nothing of each other, side by side.
+    ///
+    /// # Panics
+    /// When namespaces work but a wire cannot be set up.
+    #[must_use]
+    pub fn open_two() -> Option<[Self; 2]> {
+        let first = Self::open()?;
+        let second = Self::build(None);
+        second.warm_up();
+        Some([first, second])
+    }
+
+    fn build(turn: Option<Turn>) -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         let near = Netns::new(serial, "near").expect("near host");
         let far = Netns::new(serial, "far").expect("far host");
@@ -117,7 +134,7 @@ impl Lab {
             _turn: turn,
         };
         lab.wire().expect("a veth pair between the hosts");
-        Some(lab)
+        lab
     }
 
     fn wire(&self) -> std::io::Result<()> {

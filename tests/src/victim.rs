@@ -65,6 +65,10 @@ pub fn compile_file(source: &Path, variant: Variant) -> PathBuf {
     let mut hash = DefaultHasher::new();
     read(source).hash(&mut hash);
     read(&victims.join("common.h")).hash(&mut hash);
+    let beside = source.with_extension("h");
+    if beside.exists() {
+        read(&beside).hash(&mut hash);
+    }
     variant.flags().hash(&mut hash);
     let name = source.file_stem().unwrap_or_default().to_string_lossy();
     let bin = target().join("victims");

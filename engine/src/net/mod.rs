@@ -21,9 +21,9 @@ pub mod tables;
 mod usable;
 
 pub use event::Event;
-pub use group::Membership;
+pub use group::{Membership, read_memberships};
 pub use interface::{Interface, InterfaceAddress, LinkKind};
-pub use monitor::{Monitor, memberships};
+pub use monitor::Monitor;
 pub use neighbor::{Neighbor, NeighborState};
 pub use route::{Route, RouteClient, RouteKind, RouteQuery};
 pub use tables::{Changes, Tables};

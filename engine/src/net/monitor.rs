@@ -203,7 +203,7 @@ impl Monitor {
 ///
 /// # Errors
 /// The kernel's, ENOENT without procfs.
-pub fn memberships() -> Result<Vec<Membership>, Errno> {
+fn memberships() -> Result<Vec<Membership>, Errno> {
     Ok(read_memberships()?
         .into_iter()
         .map(|(membership, _)| membership)

@@ -178,6 +178,8 @@ pub struct Epoll {
     mask_epoch: AtomicU32,
     /// There are, or may be, descriptors in the set that only the kernel knows.
     foreign: AtomicBool,
+    /// As of `mask`: a socket in the set is on no ring.
+    kernels: AtomicBool,
     /// An entry wants to know about writing: the kernel's part is not to be kept back.
     writable: AtomicBool,
     /// Wakes a call that waits in the kernel since before the first entry of ours.
@@ -206,6 +208,7 @@ impl Epoll {
             mask: AtomicU64::new(0),
             mask_epoch: AtomicU32::new(0),
             foreign: AtomicBool::new(used),
+            kernels: AtomicBool::new(false),
             writable: AtomicBool::new(false),
             kick: Mutex::new(None),
             kicking: AtomicBool::new(false),
@@ -266,13 +269,18 @@ impl Epoll {
             return 0;
         };
         let masks = members.list.iter().map(|m| m.object.ring_mask(depth));
-        let mask = masks.fold(0, |all, mask| all | mask);
+        let mut kernels = false;
+        let mask = masks.fold(0, |all, mask| {
+            kernels |= mask == 0;
+            all | mask
+        });
         // Under the lock, so that no older one comes after a newer. Of a set inside a set
         // that is too deep the mask is cut off, and not to be remembered.
         if depth == 0 {
             // No epoch is 0: who reads meanwhile takes neither mask for the other's.
             self.mask_epoch.store(0, Ordering::Relaxed);
             self.mask.store(mask, Ordering::Release);
+            self.kernels.store(kernels, Ordering::Relaxed);
             self.mask_epoch.store(epoch, Ordering::Release);
         }
         mask
@@ -669,7 +677,7 @@ impl Set for EpollSet<'_> {
     }
 
     fn has_foreign(&self) -> bool {
-        self.epoll.foreign.load(Ordering::Relaxed)
+        self.epoll.foreign.load(Ordering::Relaxed) || self.epoll.kernels.load(Ordering::Relaxed)
     }
 
     fn kernel_first(&mut self) -> bool {

@@ -147,7 +147,8 @@ impl Set for PollSet<'_> {
     }
 
     fn has_foreign(&self) -> bool {
-        self.members.len() < self.fds.len()
+        let kernels = |(_, member): &(usize, Object)| member.ring_mask(0) == 0;
+        self.members.len() < self.fds.len() || self.members.iter().any(kernels)
     }
 
     fn kernel_first(&mut self) -> bool {

@@ -227,9 +227,10 @@ impl RingState {
         entries: impl Iterator<Item = &'a Entry<T>>,
         sharing: &Sharing,
     ) -> Vec<Flow> {
+        let groups: Vec<_> = self.groups.all().collect();
         let scope = Scope {
             addresses: &self.addresses,
-            groups: &self.groups,
+            groups: &groups,
             delivery: self.delivery,
             any_peer: self.any_peer,
         };

@@ -255,23 +255,8 @@ impl UdpSocket {
 
     fn autobind(&self, control: &mut Control) -> bool {
         let fd = self.fd();
-        let v4_any = libc::sockaddr_in {
-            sin_family: libc::AF_INET as u16,
-            sin_port: 0,
-            sin_addr: libc::in_addr { s_addr: 0 },
-            sin_zero: [0; 8],
-        };
-        let v6_any = libc::sockaddr_in6 {
-            sin6_family: libc::AF_INET6 as u16,
-            sin6_port: 0,
-            sin6_flowinfo: 0,
-            sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-            sin6_scope_id: 0,
-        };
-        let bound = match self.family {
-            Family::V4 => sock::bind(fd, std::ptr::from_ref(&v4_any) as usize, 16),
-            Family::V6 => sock::bind(fd, std::ptr::from_ref(&v6_any) as usize, 28),
-        };
+        // An address without a port is what connect(AF_UNSPEC) leaves of a bind to port 0.
+        let bound = sock::bind_again(fd);
         if bound.is_ok() {
             self.refresh_names(fd, control);
         }
@@ -312,6 +297,10 @@ impl UdpSocket {
     pub fn shutdown(&self, fd: RawFd, how: i32) -> Result<usize, Errno> {
         self.hand_back(Reason::Option);
         let result = sock::shutdown(fd, how);
+        // Also where it says ENOTCONN.
+        if matches!(how, libc::SHUT_RD | libc::SHUT_RDWR) {
+            self.shut.store(true, Ordering::Release);
+        }
         self.wake();
         result
     }
@@ -365,9 +354,13 @@ impl UdpSocket {
         if level == libc::IPPROTO_IP {
             self.drain_rings(); // as for connect: a leave keeps what came before it
         }
-        let result = sock::setsockopt(fd, level, name, ptr, len)?;
+        let result = sock::setsockopt(fd, level, name, ptr, len);
+        if level == libc::IPPROTO_IP && result == Err(Errno(libc::EADDRNOTAVAIL)) {
+            self.membership_refused(name, ptr, len);
+        }
+        let result = result?;
         let mut control = self.control.lock();
-        let memberships = control.groups.members().len();
+        let memberships = control.groups.clone();
         match level {
             libc::SOL_SOCKET => self.socket_option(fd, name, ptr, len, &mut control),
             libc::IPPROTO_IP => self.ip_option(fd, name, ptr, len, &mut control),
@@ -376,10 +369,10 @@ impl UdpSocket {
             _ => control.stays = control.stays.or(Some(Reason::Option)),
         }
         self.reconcile(&mut control);
-        let left = control.groups.members().len() < memberships;
+        let changed = control.groups != memberships;
         drop(control);
-        if left {
-            self.core.group_left();
+        if changed {
+            self.core.groups_changed();
         }
         self.forget_routes();
         Ok(result)
@@ -493,17 +486,38 @@ impl UdpSocket {
                     control.stays = control.stays.or(Some(Reason::Option));
                 }
             }
-            _ => {
-                let mut value = [0u8; 4096];
-                let n = sock::user_bytes(ptr, len, &mut value);
-                let core = self.core;
-                let resolve = |group, address| core.membership_interface(group, address);
-                match groups::parse_change(name, &value[..n], &resolve) {
-                    Some(change) => control.groups.apply(&change),
-                    // IP_RECVOPTS, IP_CHECKSUM, … : only the kernel has them.
-                    None => control.stays = control.stays.or(Some(Reason::Option)),
-                }
-            }
+            _ => match self.membership_change(name, ptr, len) {
+                Some(change) => control.groups.apply(&change),
+                // IP_RECVOPTS, IP_CHECKSUM, … : only the kernel has them.
+                None => control.stays = control.stays.or(Some(Reason::Option)),
+            },
+        }
+    }
+
+    fn membership_change(&self, name: i32, ptr: usize, len: u32) -> Option<groups::Change> {
+        let mut value = [0u8; 4096];
+        let n = sock::user_bytes(ptr, len, &mut value);
+        let core = self.core;
+        let resolve = |group, address| core.membership_interface(group, address);
+        groups::parse_change(name, &value[..n], &resolve)
+    }
+
+    /// A membership call failed, which may have changed something even so.
+    #[cold]
+    fn membership_refused(&self, name: i32, ptr: usize, len: u32) {
+        let Some(change) = self.membership_change(name, ptr, len) else {
+            return;
+        };
+        let mut control = self.control.lock();
+        let before = control.groups.clone();
+        control.groups.apply_failed(&change);
+        let changed = control.groups != before;
+        if changed {
+            self.reconcile(&mut control);
+        }
+        drop(control);
+        if changed {
+            self.core.groups_changed();
         }
     }
 

@@ -6,16 +6,18 @@
 use super::control::Control;
 use super::directory::Sockets;
 use super::fault::Failures;
+use super::groups::{HostGroups, Member};
 use super::migrate::Migrations;
 use super::moving::Arrivals;
 use super::path::{Polled, QueueAll, Ring};
 use super::rings::{Allocation, RINGS, RingTable};
+use super::route::patient;
 use super::share::Mixed;
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
 use crate::error::{Errno, Reason};
-use crate::net::{self, Monitor, RouteClient, Tables};
+use crate::net::{self, Membership, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::{self, ErrorWatch, Event};
@@ -101,6 +103,8 @@ pub struct Core {
     pub(super) forked: AtomicBool,
     /// What netlink told.
     pub tables: RwLock<Tables>,
+    /// Members of groups that all members filter by source; see [`HostGroups`].
+    filtered: Mutex<Vec<Member>>,
     pub(super) routes: Mutex<Option<RouteClient>>,
     monitor: Mutex<Option<Monitor>>,
     /// Rises when a route, address or neighbour changed.
@@ -165,6 +169,7 @@ impl Core {
             directory: Mutex::new(Directory::default()),
             forked: AtomicBool::new(false),
             tables: RwLock::new(tables),
+            filtered: Mutex::new(Vec::new()),
             routes: Mutex::new(routes),
             monitor: Mutex::new(None),
             generation: AtomicU64::new(1),
@@ -526,11 +531,17 @@ impl Core {
             .interfaces()
             .flat_map(|i| i.addresses.iter().map(|a| a.addr))
             .collect();
-        let groups: Vec<Ipv4Addr> = tables
-            .memberships()
-            .filter(|m| m.ifindex == ring.ifindex)
-            .map(|m| m.group)
-            .collect();
+        let filtered = self.filtered.lock().clone();
+        let open = |m: &Membership| {
+            let same = |f: &Member| f.ifindex == m.ifindex && f.group == m.group;
+            m.ifindex == ring.ifindex && !filtered.iter().any(same)
+        };
+        let open = tables.memberships().filter(open).map(|m| m.group).collect();
+        let filtered = filtered.into_iter().filter(|m| m.ifindex == ring.ifindex);
+        let groups = HostGroups {
+            open,
+            filtered: filtered.collect(),
+        };
         let addresses = tables
             .interface(ring.ifindex)
             .map(|i| i.addresses.iter().map(|a| a.addr).collect());
@@ -548,20 +559,49 @@ impl Core {
         });
     }
 
-    /// A socket of this process has left a group. The call returns when the host's groups
+    /// Memberships of this process have changed. The call returns when the host's groups
     /// are known again: the event that tells them may come after the next datagram.
-    pub(super) fn group_left(&self) {
+    pub(super) fn groups_changed(&self) {
         if self.open_rings().next().is_none() {
             return;
         }
-        let Ok(groups) = net::memberships() else {
+        let Ok(users) = net::read_memberships() else {
             return;
         };
+        let filtered = self.filtered_groups(&users);
+        let filters_changed = {
+            let mut before = self.filtered.lock();
+            std::mem::replace(&mut *before, filtered) != *before
+        };
+        let groups = users.into_iter().map(|(membership, _)| membership);
         let changes = self.tables.write().set_memberships(groups);
-        if !changes.is_empty() {
+        if filters_changed || !changes.is_empty() {
             self.routes_changed();
             self.refresh_rings();
         }
+    }
+
+    /// The members of the groups that nobody on the host wants all of. Of another process's
+    /// filter nothing can be known.
+    fn filtered_groups(&self, users: &[(Membership, u32)]) -> Vec<Member> {
+        let sockets: Vec<_> = self.directory.lock().sockets.all().collect();
+        let mut own = Vec::new();
+        for socket in sockets {
+            if let Some(control) = patient(&socket.control) {
+                own.extend_from_slice(control.groups.members());
+            }
+        }
+        let all = own.clone();
+        own.retain(|member| {
+            let is = |m: &&Member| m.ifindex == member.ifindex && m.group == member.group;
+            let same = || all.iter().filter(is);
+            let count = users
+                .iter()
+                .find(|(m, _)| m.ifindex == member.ifindex && m.group == member.group)
+                .map_or(0, |(_, count)| *count as usize);
+            same().count() >= count && same().all(Member::filters)
+        });
+        own
     }
 
     /// Gives every ring what netlink has told about addresses and groups.

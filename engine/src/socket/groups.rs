@@ -17,9 +17,16 @@ pub struct Member {
     pub include: bool,
     /// The filter.
     pub sources: Vec<Ipv4Addr>,
+    /// It had sources once: Linux refuses the other kind of filter from then on.
+    settled: bool,
 }
 
 impl Member {
+    /// It keeps something out.
+    pub(super) fn filters(&self) -> bool {
+        self.include || !self.sources.is_empty()
+    }
+
     fn lets_through(&self, source: Ipv4Addr) -> bool {
         self.sources.contains(&source) == self.include
     }
@@ -62,6 +69,35 @@ pub enum Change {
         /// Sources.
         sources: Vec<Ipv4Addr>,
     },
+}
+
+/// What this host lets in of the groups that it has joined on an interface:
+/// `ip_check_mc_rcu` of the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostGroups {
+    /// Groups of which everything comes in.
+    pub open: Vec<Ipv4Addr>,
+    /// The members of those that all members filter; all of them are this process's.
+    pub filtered: Vec<Member>,
+}
+
+impl HostGroups {
+    /// Each group, some of them more than once.
+    pub fn all(&self) -> impl Iterator<Item = Ipv4Addr> {
+        let filtered = self.filtered.iter().map(|m| m.group);
+        self.open.iter().copied().chain(filtered)
+    }
+
+    /// Some member lets a datagram in.
+    #[inline]
+    #[must_use]
+    pub fn admit(&self, group: Ipv4Addr, source: Ipv4Addr) -> bool {
+        self.open.contains(&group)
+            || self
+                .filtered
+                .iter()
+                .any(|m| m.group == group && m.lets_through(source))
+    }
 }
 
 /// All memberships of a socket.
@@ -113,6 +149,7 @@ impl Groups {
                 address: via.address,
                 include,
                 sources: Vec::new(),
+                settled: false,
             });
             self.members.len() - 1
         });
@@ -121,8 +158,25 @@ impl Groups {
 
     fn add_source(&mut self, group: Ipv4Addr, source: Ipv4Addr, via: Via, include: bool) {
         let member = self.find_or_add(group, via, include);
-        if member.include == include && !member.sources.contains(&source) {
+        member.include = include;
+        member.settled = true;
+        if !member.sources.contains(&source) {
             member.sources.push(source);
+        }
+    }
+
+    /// Follows a call that failed because of its source (EADDRNOTAVAIL): a membership that
+    /// had no filter yet has changed its kind all the same (`ip_mc_source`).
+    pub fn apply_failed(&mut self, change: &Change) {
+        let (group, via, include) = match change {
+            Change::LeaveSource(group, _, via) => (*group, *via, true),
+            Change::Unblock(group, _, via) => (*group, *via, false),
+            _ => return,
+        };
+        if let Some(at) = self.find(group, via)
+            && !self.members[at].settled
+        {
+            self.members[at].include = include;
         }
     }
 
@@ -176,6 +230,7 @@ impl Groups {
                 }
                 let member = self.find_or_add(*group, *via, *include);
                 member.include = *include;
+                member.settled = !sources.is_empty();
                 member.sources.clone_from(sources);
             }
         }
@@ -369,6 +424,29 @@ mod tests {
         assert!(!takes(&groups, A, 2) && takes(&groups, B, 2));
         groups.apply(&Change::Unblock(G, A, via(2)));
         assert!(takes(&groups, A, 2));
+    }
+
+    #[test]
+    fn a_filter_may_change_its_kind_while_it_is_empty() {
+        let mut groups = Groups::default();
+        groups.apply(&Change::Join(G, via(2)));
+        groups.apply(&Change::JoinSource(G, A, via(2)));
+        assert!(takes(&groups, A, 2) && !takes(&groups, B, 2));
+        let mut groups = Groups::default();
+        groups.apply(&Change::Join(G, via(2)));
+        groups.apply_failed(&Change::LeaveSource(G, A, via(2)));
+        assert!(!takes(&groups, A, 2) && !takes(&groups, B, 2));
+    }
+
+    #[test]
+    fn a_host_lets_in_what_some_member_lets_in() {
+        let mut groups = Groups::default();
+        groups.apply(&Change::JoinSource(G, A, via(2)));
+        let host = HostGroups {
+            open: Vec::new(),
+            filtered: groups.members().to_vec(),
+        };
+        assert!(host.admit(G, A) && !host.admit(G, B));
     }
 
     #[test]

@@ -377,11 +377,14 @@ impl UdpSocket {
 
     /// A number is about to be closed; call it before the kernel's close. With the last
     /// one the socket leaves the engine and every epoll set.
-    pub fn fd_removed(&self, fd: RawFd) {
+    ///
+    /// True: it was the last one of a socket that is in groups, so that
+    /// [`Self::groups_left`] is due after the kernel's close.
+    pub fn fd_removed(&self, fd: RawFd) -> bool {
         if self.core.forked.load(Ordering::Relaxed) {
             // See `is_parents`; to close is not to use. The parent has the socket still,
             // so that it leaves no epoll set.
-            return;
+            return false;
         }
         let left = {
             let mut fds = self.fds.lock();
@@ -390,8 +393,9 @@ impl UdpSocket {
         };
         if let Some(other) = left {
             self.fd.store(other, Ordering::Relaxed);
-            return;
+            return false;
         }
+        let mut member = false;
         if self.blocked.load(Ordering::SeqCst) != 0
             && let Ok(kept) = sock::duplicate(fd)
         {
@@ -404,20 +408,29 @@ impl UdpSocket {
                 self.close_orphan();
             }
         } else {
-            self.leave();
+            member = self.leave();
             // A call that began to wait meanwhile must not touch what the number becomes.
             self.fd.store(-1, Ordering::Relaxed);
         }
         self.core.closed(self);
+        member
     }
 
-    fn leave(&self) {
+    /// The kernel has closed a socket that was in groups.
+    pub fn groups_left(&self) {
+        self.core.groups_changed();
+    }
+
+    /// True: it was in groups.
+    fn leave(&self) -> bool {
         let mut control = self.control.lock();
+        let member = !std::mem::take(&mut control.groups).members().is_empty();
         control.stays = Some(Reason::NotBound);
         self.reconcile(&mut control);
         self.leave_transmit(&mut control);
         drop(control);
         self.core.publisher.release_socket(self.stats);
+        member
     }
 
     /// The last call that waited on a closed socket has ended.

@@ -5,6 +5,7 @@
 //! makes a system call, but for waking a sleeper.
 
 use super::demux::{Demux, Entry, Place};
+use super::groups::HostGroups;
 use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
@@ -65,7 +66,7 @@ pub struct RingState {
     /// Addresses of this host.
     pub locals: Vec<Ipv4Addr>,
     /// Groups that anybody on this host has joined on this interface.
-    pub groups: Vec<Ipv4Addr>,
+    pub groups: HostGroups,
     /// Addresses of this interface.
     pub addresses: Vec<Ipv4Addr>,
     pub(super) reassembler: Reassembler,
@@ -205,7 +206,7 @@ impl Ring {
                 queue: Box::new(Closed),
                 demux: Demux::default(),
                 locals: Vec::new(),
-                groups: Vec::new(),
+                groups: HostGroups::default(),
                 reassembler: Reassembler::new(REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS),
                 addresses: Vec::new(),
                 ifindex: interface.index,
@@ -578,7 +579,7 @@ impl Ring {
         if self.is_own(udp.src, picture) {
             // As `ip_route_input` of Linux: nobody else may use an address of ours.
         } else if udp.dst.ip().is_multicast() {
-            let joined = || picture.groups.contains(udp.dst.ip());
+            let joined = || picture.groups.admit(*udp.dst.ip(), *udp.src.ip());
             let mut taken = 0;
             let mut last = None;
             let list = picture.demux.port(udp.dst.port());
@@ -624,7 +625,7 @@ pub(super) fn record(udp: &UdpFrame<'_>, ifindex: u32, timestamp: u64) -> Record
 struct Picture<'a> {
     demux: &'a Demux<Arc<UdpSocket>>,
     locals: &'a [Ipv4Addr],
-    groups: &'a [Ipv4Addr],
+    groups: &'a HostGroups,
 }
 
 impl Picture<'_> {

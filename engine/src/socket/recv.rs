@@ -263,7 +263,12 @@ impl UdpSocket {
             let mode = self.mode();
             match self.recv_moving(self.fd(), call, flags & libc::MSG_PEEK != 0) {
                 None => return self.recv_else(self.fd(), call, flags),
-                Some(Err(Errno::AGAIN)) if waits => self.sleep(&mut spin, mode)?,
+                Some(Err(Errno::AGAIN)) if waits => {
+                    if self.shut.load(Ordering::Acquire) {
+                        return call.kernel(self.fd(), 0);
+                    }
+                    self.sleep(&mut spin, mode)?;
+                }
                 Some(result) => return result,
             }
         }
@@ -283,6 +288,9 @@ impl UdpSocket {
             }
             if self.mode() != Mode::Kernel || !self.awaits_engine() {
                 return self.recv_else(self.fd(), call, flags);
+            }
+            if self.shut.load(Ordering::Acquire) {
+                return call.kernel(self.fd(), 0);
             }
             self.sleep(&mut spin, Mode::Kernel)?;
         }

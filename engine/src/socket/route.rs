@@ -3,7 +3,7 @@
 use super::control::Control;
 use super::core::Core;
 use super::send::{Route, RouteKey};
-use super::udp::UdpSocket;
+use super::udp::{Family, UdpSocket};
 use crate::config::Role;
 use crate::error::Errno;
 use crate::net::{RouteKind, RouteQuery};
@@ -83,6 +83,9 @@ impl Core {
         let multicast = dst.is_multicast();
         let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
         let mut source = options.source.filter(|s| !s.is_unspecified()).or(bound);
+        if source.is_none() && socket.family == Family::V6 && local.ip().is_multicast() {
+            return None; // Linux takes the group for the source there, which is EINVAL
+        }
         let mut oif = options
             .ifindex
             .filter(|i| *i != 0)

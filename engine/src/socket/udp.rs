@@ -103,6 +103,8 @@ pub struct UdpSocket {
     pub(super) blocked: AtomicU32,
     /// Closed by the program while a call waits; `fd` is our own duplicate.
     pub(super) orphan: AtomicBool,
+    /// SHUT_RD: a receive that would wait returns 0 instead, by the kernel.
+    pub(super) shut: AtomicBool,
     pub(super) kernel_look: KernelLook,
     pub(super) moving: Moving,
     /// Connected peer: address in the upper, port in the lower half; 0: none.
@@ -172,6 +174,7 @@ impl UdpSocket {
             unbound: AtomicBool::new(true),
             blocked: AtomicU32::new(0),
             orphan: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
             kernel_look: KernelLook::default(),
             moving: Moving::default(),
             peer: AtomicU64::new(0),

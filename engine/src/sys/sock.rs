@@ -117,7 +117,7 @@ pub fn get_bytes(fd: RawFd, level: i32, name: i32, out: &mut [u8]) -> Result<usi
     Ok(len as usize)
 }
 
-fn name_call(nr: libc::c_long, fd: RawFd) -> Result<Option<std::net::SocketAddr>, Errno> {
+fn name_bytes(nr: libc::c_long, fd: RawFd) -> Result<([u8; 128], u32), Errno> {
     let mut buf = [0u8; 128];
     let mut len = buf.len() as u32;
     call(
@@ -131,7 +131,21 @@ fn name_call(nr: libc::c_long, fd: RawFd) -> Result<Option<std::net::SocketAddr>
             0,
         ],
     )?;
-    Ok(parse_sockaddr(&buf[..(len as usize).min(128)]))
+    Ok((buf, len.min(128)))
+}
+
+fn name_call(nr: libc::c_long, fd: RawFd) -> Result<Option<std::net::SocketAddr>, Errno> {
+    let (buf, len) = name_bytes(nr, fd)?;
+    Ok(parse_sockaddr(&buf[..len as usize]))
+}
+
+/// bind(2) to port 0 of the address that the socket has already.
+///
+/// # Errors
+/// The kernel's.
+pub fn bind_again(fd: RawFd) -> Result<usize, Errno> {
+    let (name, len) = name_bytes(libc::SYS_getsockname, fd)?;
+    bind(fd, name.as_ptr() as usize, len)
 }
 
 /// getsockname(2); None for a family other than AF_INET and AF_INET6.

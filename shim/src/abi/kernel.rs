@@ -14,7 +14,6 @@ pub(crate) const fn arg(value: c_int) -> usize {
 }
 
 /// close(2).
-#[cfg(test)]
 pub(crate) fn close(fd: RawFd) -> Result<usize, Errno> {
     // SAFETY: no memory is involved.
     unsafe { syscall6(libc::SYS_close, [arg(fd), 0, 0, 0, 0, 0]) }

@@ -14,9 +14,11 @@ use crate::verdict::Verdict;
 use crate::{FDS, process, startup};
 use engine::error::Reason;
 use engine::ready::Object;
+use engine::socket::UdpSocket;
 use engine::sys::fd::is_internal;
 use libc::{c_int, c_uint};
 use std::os::fd::RawFd;
+use std::sync::Arc;
 
 /// Numbers that the engine's own can have.
 const INTERNAL_LIMIT: c_uint = 1 << 16;
@@ -25,11 +27,15 @@ const BAD: Verdict = Verdict::Failed(engine::error::Errno::BADF);
 
 /// The engine is told that a number of its object is about to go. A socket that has no
 /// number left leaves the epoll sets that it was in, as the kernel's does.
-pub(crate) fn removed(held: &Held, fd: RawFd) {
+/// The socket, if it was in groups: see [`UdpSocket::fd_removed`].
+pub(crate) fn removed(held: &Held, fd: RawFd) -> Option<Arc<UdpSocket>> {
     match &held.object {
-        Object::Udp(socket) => socket.fd_removed(fd),
-        Object::Epoll(epoll) => epoll.fd_removed(fd),
-    };
+        Object::Udp(socket) => socket.fd_removed(fd).then(|| Arc::clone(socket)),
+        Object::Epoll(epoll) => {
+            epoll.fd_removed(fd);
+            None
+        }
+    }
 }
 
 fn added(held: &Held, fd: RawFd) {
@@ -74,18 +80,26 @@ pub(crate) fn adopt_new(fd: RawFd, held: Held) -> Option<Object> {
 /// A number that the kernel has just given to something else.
 #[inline]
 pub(crate) fn purge(fd: RawFd) {
-    if !FDS.is_foreign(fd) {
-        release(fd);
+    let _ = retire(fd);
+}
+
+/// The same before the kernel closes it: the socket that leaves its groups then.
+#[inline]
+fn retire(fd: RawFd) -> Option<Arc<UdpSocket>> {
+    if FDS.is_foreign(fd) {
+        None
+    } else {
+        release(fd)
     }
 }
 
 /// Takes a number out before it is closed. Not in a vfork child: its table is another.
 #[cold]
-pub(crate) fn release(fd: RawFd) {
-    if process::is_own()
-        && let Some(held) = FDS.unlink(fd)
-    {
-        removed(&held, fd);
+pub(crate) fn release(fd: RawFd) -> Option<Arc<UdpSocket>> {
+    if process::is_own() {
+        removed(&FDS.unlink(fd)?, fd)
+    } else {
+        None
     }
 }
 
@@ -94,8 +108,12 @@ pub(crate) fn close(fd: RawFd) -> Verdict {
     if is_internal(fd) && process::is_own() {
         return BAD;
     }
-    purge(fd);
-    Verdict::PassThrough
+    let Some(member) = retire(fd) else {
+        return Verdict::PassThrough;
+    };
+    let result = kernel::close(fd);
+    member.groups_left();
+    result.into()
 }
 
 /// True for the commands of fcntl that make a descriptor number.
@@ -142,8 +160,11 @@ pub(crate) fn duplicate_to(old: RawFd, new: RawFd, flags: c_int) -> Verdict {
         return Verdict::PassThrough;
     }
     let source = FDS.get(old);
-    purge(new);
+    let member = retire(new);
     let result = kernel::dup3(old, new, flags);
+    if let Some(member) = member {
+        member.groups_left();
+    }
     if result.is_ok()
         && let Some(source) = source
     {
