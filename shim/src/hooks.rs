@@ -37,7 +37,9 @@ macro_rules! hooks {
                 #[inline(never)]
                 unsafe fn ours($($arg: $type),*) -> $result {
                     $crate::hooks::hooks!(@keep kept $($itself)?);
+                    let scope = engine::sys::defer::enter();
                     let verdict: $crate::verdict::Verdict = $verdict;
+                    drop(scope);
                     // SAFETY: the caller's own arguments.
                     verdict.finish(kept, || unsafe { redhook::real!($name)($($arg),*) })
                 }
@@ -67,6 +69,7 @@ extern "C" fn load() {
     socket::resolve();
     process::resolve();
     signal::resolve();
+    crate::abi::kernel::resolve();
     crate::startup::load();
 }
 

@@ -23,6 +23,7 @@ use crate::{FDS, abi, startup};
 use abi::kernel;
 use engine::error::Reason;
 use engine::ready::Object;
+use engine::sys::defer::{self, Scope};
 use libc::{c_char, c_int, msghdr};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -45,6 +46,8 @@ pub(crate) fn is_own() -> bool {
 
 extern "C" fn prepare() {
     if is_own() {
+        // Until the fork is over: a handler would wait for what is held here.
+        defer::enter().keep();
         startup::hold();
         if let Some(stack) = startup::running() {
             stack.fork_prepare();
@@ -58,6 +61,7 @@ extern "C" fn parent() {
             stack.fork_parent();
         }
         startup::release();
+        drop(Scope::kept());
     }
 }
 
@@ -67,6 +71,10 @@ extern "C" fn child() {
         stack.fork_child();
     }
     startup::release();
+    // Not where `prepare` did nothing, or was not registered.
+    if defer::inside() {
+        drop(Scope::kept());
+    }
 }
 
 /// After fork in the child: what the handlers did already is not done again.
@@ -81,6 +89,7 @@ pub(crate) fn before_exec() {
     if FDS.is_empty() || !is_own() {
         return;
     }
+    let _scope = defer::enter();
     FDS.for_each(|fd, held| {
         let flags = kernel::fcntl_int(fd, libc::F_GETFD, 0).unwrap_or(0);
         if flags & libc::FD_CLOEXEC as usize == 0 {
@@ -94,6 +103,7 @@ pub(crate) fn before_daemon() {
     if FDS.is_empty() || !is_own() {
         return;
     }
+    let _scope = defer::enter();
     FDS.for_each(|_, held| {
         if let Object::Udp(socket) = &held.object {
             socket.hand_back(Reason::Forked);
@@ -103,6 +113,7 @@ pub(crate) fn before_daemon() {
 
 /// Gives an object to whoever else will use its descriptor.
 pub(crate) fn hand_over(held: &Held) {
+    let _scope = defer::enter();
     if let Object::Udp(socket) = &held.object {
         socket.hand_back(Reason::HandedOver);
     }

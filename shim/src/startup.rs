@@ -15,8 +15,8 @@ use crate::abi::{self, kernel};
 use crate::{banner, guard, process};
 use engine::config::{self, BannerMode, Config, Opt, TraceLevel};
 use engine::stack::Stack;
-use engine::sys::event;
 use engine::sys::fd::move_high;
+use engine::sys::{event, leave};
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
 use std::io::Write;
@@ -169,6 +169,10 @@ fn start() {
     event::set_cancellation(
         process::next_symbol(c"pthread_testcancel").addr(),
         process::next_symbol(c"ppoll").addr(),
+    );
+    leave::set_cleanup(
+        process::next_symbol(c"_pthread_cleanup_push").addr(),
+        process::next_symbol(c"_pthread_cleanup_pop").addr(),
     );
     let _ = ENGINE.set(Stack::start(config, &process::command_line(), announce));
     abi::set_errno(errno);

@@ -29,6 +29,30 @@ fn fork_threads() {
         .run();
 }
 
+/// Who forks, and how often, while other threads are inside every kind of call.
+fn fork_storm(who: &'static str, times: &'static str) {
+    Case::new("fork_storm")
+        .args(&[who, times])
+        .limit(Duration::from_secs(110))
+        .unobserved("its sockets are the kernel's after the first child")
+        .run();
+}
+
+#[test]
+fn fork_storm_of_the_main_thread() {
+    fork_storm("main", "200");
+}
+
+#[test]
+fn fork_storm_of_many_threads() {
+    fork_storm("threads", "100");
+}
+
+#[test]
+fn fork_storm_of_handlers() {
+    fork_storm("handler", "60");
+}
+
 #[test]
 fn fork_own() {
     Case::new("fork_own").engine(1, 1).run();

@@ -215,6 +215,14 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
             burst(&*socket(shared, slot)?, to, number(count)?, length, gap)?;
             ok()
         }
+        ["stream", slot, ip, port, count, length, gap_us] => {
+            let (socket, to) = (socket(shared, slot)?, address(ip, port)?);
+            let (count, length) = (number(count)?, number(length)?);
+            let gap = Duration::from_micros(number(gap_us)?);
+            // As below.
+            std::thread::spawn(move || burst(&socket, to, count, length, gap));
+            ok()
+        }
         ["later", ms, slot, ip, port] => {
             let (socket, to) = (socket(shared, slot)?, address(ip, port)?);
             let (delay, payload) = (Duration::from_millis(number(ms)?), payload.to_vec());

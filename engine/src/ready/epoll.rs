@@ -14,7 +14,7 @@ use crate::ring::Lock;
 use crate::socket::{Core, Follower, UdpSocket};
 use crate::stats::layout::IomuxBlock;
 use crate::sys::event::{self, Event};
-use parking_lot::Mutex;
+use crate::sys::mutex::Mutex;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -499,6 +499,18 @@ impl Epoll {
 }
 
 impl Follower for Epoll {
+    fn hold_for_fork(&self) -> bool {
+        self.members.hold_for_fork()
+    }
+
+    fn end_hold(&self, child: bool) {
+        self.members.release_after_fork();
+        if child {
+            self.sleepers.store(0, Ordering::Relaxed);
+            self.watchers.lock().clear();
+        }
+    }
+
     /// The kernel has taken it out of every set.
     fn closed(&self, socket: &UdpSocket) {
         self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));

@@ -5,7 +5,9 @@ use super::{Lookup, Object, Timeout};
 use crate::error::Errno;
 use crate::socket::{Core, UdpSocket};
 use crate::stats::layout::IomuxBlock;
+use crate::sys::defer;
 use crate::sys::event::{self, Event};
+use crate::sys::leave::Kept;
 use std::sync::Arc;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -30,7 +32,8 @@ pub(super) fn poll_counted(
     mask: Option<u64>,
     stats: impl FnOnce(&Core) -> &'static IomuxBlock,
 ) -> Result<usize, Errno> {
-    let mut members = Vec::new();
+    let mut kept = Kept::new(Vec::new());
+    let mut members = kept.arm_if(timeout != Some(0));
     for (at, entry) in fds.iter_mut().enumerate() {
         entry.revents = 0;
         if let Some(object) = lookup(entry.fd) {
@@ -41,17 +44,18 @@ pub(super) fn poll_counted(
         }
     }
     let mut core = None;
-    for (_, member) in &members {
+    for (_, member) in &*members {
         member.each_socket(0, &mut |s| core = Some(s.core()));
     }
     let Some(core) = core else {
+        let _open = defer::open();
         return event::ppoll(fds, timeout, mask);
     };
     let events = &stats(core).events;
     let mut set = PollSet {
         core,
         fds,
-        members,
+        members: &members,
         engine: false,
     };
     let result = wait(core, &mut set, How { timeout, mask });
@@ -80,14 +84,14 @@ struct PollSet<'a> {
     core: &'static Core,
     fds: &'a mut [libc::pollfd],
     /// Index and object of the entries that are the engine's.
-    members: Vec<(usize, Object)>,
+    members: &'a [(usize, Object)],
     /// The engine had something.
     engine: bool,
 }
 
 impl PollSet<'_> {
     fn merge(&mut self) {
-        for (at, member) in &self.members {
+        for (at, member) in self.members {
             if member.readable(0) {
                 let entry = &mut self.fds[*at];
                 let bits = READABLE & entry.events;
@@ -117,7 +121,7 @@ impl Set for PollSet<'_> {
     fn kernel_ready(&mut self) -> Result<usize, Errno> {
         // The kernel writes every revents, the engine's part comes after.
         event::ppoll(self.fds, Some(0), None)?;
-        for (at, member) in &self.members {
+        for (at, member) in self.members {
             if self.fds[*at].revents & READABLE != 0
                 && let Object::Udp(socket) = member
             {
@@ -133,13 +137,13 @@ impl Set for PollSet<'_> {
     }
 
     fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
-        for (_, member) in &self.members {
+        for (_, member) in self.members {
             member.each_socket(0, visit);
         }
     }
 
     fn watch(&mut self, event: &Arc<Event>, on: bool) {
-        for (_, member) in &self.members {
+        for (_, member) in self.members {
             if let Object::Epoll(epoll) = member {
                 epoll.watch(event, on);
             }

@@ -4,7 +4,9 @@ use crate::error::Errno;
 use crate::ring::{Limit, Spin, Turn};
 use crate::socket::Core;
 use crate::socket::UdpSocket;
+use crate::sys::defer;
 use crate::sys::event::{self, Event, SignalHold};
+use crate::sys::leave::Kept;
 use std::sync::Arc;
 
 /// Sleep of a call that cannot be woken by every source.
@@ -67,7 +69,10 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
     }
     if how.timeout == Some(0) {
         return match how.mask {
-            Some(_) => event::ppoll(&mut [], Some(0), how.mask).map(|_| 0),
+            Some(_) => {
+                let _open = defer::open();
+                event::ppoll(&mut [], Some(0), how.mask).map(|_| 0)
+            }
             None => Ok(0),
         };
     }
@@ -83,7 +88,8 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
     } else {
         tuning.rx_kernel_every
     };
-    let mut spin = Spin::new(limit, every, how.timeout, false, tuning.cores);
+    let mut spin = Kept::new(Spin::new(limit, every, how.timeout, false, tuning.cores));
+    let mut spin = spin.arm();
     let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;
     loop {
         if sleeping {
@@ -105,6 +111,7 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
                     return Ok(0);
                 }
                 if !sleeping && let Some(mask) = how.mask {
+                    let _open = defer::open();
                     event::ppoll(&mut [], Some(0), Some(mask))?;
                 }
             }
@@ -117,42 +124,68 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
     }
 }
 
+/// What a sleeper holds.
+struct Sleeper<'a> {
+    core: &'a Core,
+    waker: Option<Arc<Event>>,
+    sockets: Vec<Arc<UdpSocket>>,
+    fds: Vec<libc::pollfd>,
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if let Some(event) = self.waker.take() {
+            for socket in &self.sockets {
+                socket.remove_waiter(&event);
+            }
+            self.core.return_waker(event);
+        }
+    }
+}
+
 /// Sleeps until any source may have something.
 #[cold]
 fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<(), Errno> {
-    let waker = core.waker();
-    let mut sockets = Vec::new();
+    let mut sleeper = Kept::new(Sleeper {
+        core,
+        waker: core.waker(),
+        sockets: Vec::new(),
+        fds: Vec::new(),
+    });
+    let mut sleeper = sleeper.arm();
+    let waker = sleeper.waker.clone();
     if let Some(event) = &waker {
         set.each_socket(&mut |socket| {
             socket.add_waiter(event);
-            sockets.push(Arc::clone(socket));
+            sleeper.sockets.push(Arc::clone(socket));
         });
         set.watch(event, true);
     }
+    // Those that were put off run here.
+    let _ = spin.interrupted();
+    let open = defer::open();
     let hold = SignalHold::begin();
     let mask = set.ring_mask();
     let result = if spin.interrupted() {
         Err(Errno::INTR)
-    } else if sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
+    } else if sleeper.sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
         Ok(())
     } else {
-        let mut fds = core.sleep_set(mask, waker.as_deref());
-        set.sleep_on(&mut fds);
+        sleeper.fds = core.sleep_set(mask, waker.as_deref());
+        set.sleep_on(&mut sleeper.fds);
         let blind = waker.is_none() || !core.can_sleep(mask);
         let nap = blind.then_some(BLIND_NAP);
         let timeout = match (spin.remaining(), nap) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        event::ppoll_cancellable(&mut fds, timeout, how.mask.unwrap_or(hold.original())).map(drop)
+        let mask = how.mask.unwrap_or(hold.original());
+        event::ppoll_cancellable(&mut sleeper.fds, timeout, mask).map(drop)
     };
     drop(hold);
+    drop(open);
     if let Some(event) = waker {
         set.watch(&event, false);
-        for socket in &sockets {
-            socket.remove_waiter(&event);
-        }
-        core.return_waker(event);
     }
     result
 }

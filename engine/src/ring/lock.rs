@@ -12,6 +12,7 @@
 //! None then, and the caller takes the kernel's path.
 
 use crate::config::ThreadMode;
+use crate::sys::mutex::Mutex;
 use crate::sys::{event, raw::thread_pointer};
 use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
@@ -30,7 +31,7 @@ static MODE: AtomicU8 = AtomicU8::new(SPIN);
 static BIASED_TO: AtomicUsize = AtomicUsize::new(0);
 static VISITOR: AtomicUsize = AtomicUsize::new(0);
 static SWITCHES: AtomicU64 = AtomicU64::new(0);
-static REVOKING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+static REVOKING: Mutex<()> = Mutex::new(());
 
 /// Sets the mode once, before any lock is used.
 pub fn set_mode(wanted: ThreadMode) {
@@ -66,6 +67,16 @@ pub fn is_single() -> bool {
 #[must_use]
 pub fn switches() -> u64 {
     SWITCHES.load(Ordering::Relaxed)
+}
+
+/// In a forked child, before it leaves any lock: threads that slept on one in the parent are in
+/// the table of parking_lot still, so no mutex is used any more. A bias is the one thread's.
+pub fn renew_in_child() {
+    let _ = MODE.compare_exchange(MUTEX, YIELD, Ordering::SeqCst, Ordering::SeqCst);
+    let single = MODE.compare_exchange(VISIT, SINGLE, Ordering::SeqCst, Ordering::SeqCst);
+    if single.is_ok() || MODE.load(Ordering::SeqCst) == SINGLE {
+        BIASED_TO.store(thread_pointer(), Ordering::SeqCst);
+    }
 }
 
 /// During a visit: a thread that is neither the biased one nor the visitor ends single mode.
@@ -208,15 +219,14 @@ impl<T> Lock<T> {
         false
     }
 
-    /// Holds the lock across fork, so that the child finds the value whole. False: this
-    /// thread is inside it already.
+    /// Holds the lock across fork, so that the child finds the value whole. False: it is not
+    /// free.
     #[must_use]
     pub fn hold_for_fork(&self) -> bool {
-        let Some(guard) = self.lock() else {
+        let Some(guard) = self.try_lock() else {
             return false;
         };
-        self.held.store(guard.held as u8, Ordering::Relaxed);
-        let _ = std::mem::ManuallyDrop::new(guard);
+        guard.hold_for_fork();
         true
     }
 
@@ -352,7 +362,7 @@ impl<T> Lock<T> {
             return;
         }
         self.owner.store(0, Ordering::Release);
-        if held == Held::Mutexed {
+        if held == Held::Mutexed && MODE.load(Ordering::Relaxed) == MUTEX {
             // SAFETY: a guard of this kind is made only with the mutex taken by this
             // thread, and is dropped once.
             unsafe { self.mutex.unlock() };
@@ -365,6 +375,14 @@ impl<T> Lock<T> {
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
     held: Held,
+}
+
+impl<T> Guard<'_, T> {
+    /// Keeps the lock until [`Lock::release_after_fork`].
+    pub fn hold_for_fork(self) {
+        self.lock.held.store(self.held as u8, Ordering::Relaxed);
+        let _ = std::mem::ManuallyDrop::new(self);
+    }
 }
 
 impl<T> Deref for Guard<'_, T> {

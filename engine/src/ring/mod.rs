@@ -9,6 +9,6 @@ mod lock;
 mod queue;
 mod spin;
 
-pub use lock::{Guard, Lock, Visit, is_single, mode, set_mode, switches, visit};
+pub use lock::{Guard, Lock, Visit, is_single, mode, renew_in_child, set_mode, switches, visit};
 pub use queue::{Queue, Record};
-pub use spin::{Limit, Spin, Turn, set_yield};
+pub use spin::{Limit, Spin, Turn, forget_spinners, set_yield};

@@ -2,7 +2,7 @@
 //! when to give the core away, when to stop.
 
 use crate::clock::{self, Nanos};
-use crate::sys::{event, signal};
+use crate::sys::{defer, event, signal};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Calls that spin now, in this process.
@@ -17,6 +17,11 @@ static YIELD_EVERY: AtomicU32 = AtomicU32::new(0);
 /// where there is no core to spare.
 pub fn set_yield(every: u32) {
     YIELD_EVERY.store(every, Ordering::Relaxed);
+}
+
+/// In a forked child: they spin in the parent.
+pub fn forget_spinners() {
+    SPINNERS.store(0, Ordering::Relaxed);
 }
 
 /// Whether one of the last [`CLOCK_TURNS`] turns was one to yield after.
@@ -114,6 +119,9 @@ impl Spin {
         if let Limit::Turns(most) = self.limit
             && self.turns >= most
         {
+            // The first look, for what has been put off since the call began.
+            let _ = self.interrupted();
+            defer::breathe();
             return if self.interrupted() {
                 Turn::Interrupted
             } else {
@@ -135,7 +143,13 @@ impl Spin {
         if self.interrupted() {
             return Turn::Interrupted;
         }
-        event::test_cancel();
+        {
+            let _open = defer::open();
+            event::test_cancel();
+        }
+        if self.interrupted() {
+            return Turn::Interrupted;
+        }
         let now = clock::monotonic();
         let started = *self.started.get_or_insert(now);
         if self.deadline.is_some_and(|d| now >= d) {

@@ -20,10 +20,11 @@ use crate::error::{Errno, Reason};
 use crate::net::{self, Membership, Monitor, RouteClient, Tables};
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
+use crate::sys::defer;
 use crate::sys::event::{self, ErrorWatch, Event};
 use crate::sys::file::Text;
+use crate::sys::mutex::{Mutex, RwLock};
 use once_cell::sync::OnceCell;
-use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::os::fd::RawFd;
@@ -63,6 +64,10 @@ pub type Announce = fn(&str);
 pub trait Follower: Send + Sync + std::fmt::Debug {
     /// No number names this socket any more.
     fn closed(&self, socket: &UdpSocket);
+    /// Before fork: holds what the child is to find whole; false: somebody is at work on it.
+    fn hold_for_fork(&self) -> bool;
+    /// After it.
+    fn end_hold(&self, child: bool);
 }
 
 /// Who is attached, and which interfaces are open.
@@ -202,6 +207,12 @@ impl Core {
         let mut list = self.followers.lock();
         list.retain(|f| f.strong_count() > 0);
         list.push(follower);
+    }
+
+    /// Those who are left.
+    pub(super) fn followers(&self) -> Vec<Arc<dyn Follower>> {
+        let list = self.followers.lock();
+        list.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// A socket has no number left.
@@ -476,7 +487,11 @@ impl Core {
                 })
                 .into_iter()
                 .collect();
-            event::ppoll(&mut set, Some(20_000), None)?;
+            if let Err(errno) = event::ppoll(&mut set, Some(20_000), None)
+                && (errno != Errno::INTR || defer::interrupted(errno))
+            {
+                return Err(errno);
+            }
             match ring.transmit.send(frame) {
                 Err(Errno::AGAIN) => event::yield_now(),
                 other => return other,

@@ -3,13 +3,19 @@
 //! In the child the parent's [`Core`] is a thing of the past: its rings are not mapped and
 //! their descriptors closed. No socket of it ever joins the engine again.
 
-use super::core::{Core, Directory};
-use super::path::WHOLE_RING;
+use super::core::{Core, Follower};
+use super::path::{Ring, WHOLE_RING};
 use super::udp::{Mode, UdpSocket};
+use crate::ring;
+use crate::sys::event::yield_now;
 use crate::sys::foreign::{self, Foreign};
-use parking_lot::MutexGuard;
+use crate::sys::mutex::{self, Quiet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How often everything is tried to be held at once. More would mean that somebody never lets
+/// go; the child may then find something locked.
+const TRIES: u32 = 100_000;
 
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -19,51 +25,102 @@ pub fn in_forked_child() -> bool {
     FORKED_CHILD.load(Ordering::Relaxed)
 }
 
-/// What is held across fork.
+/// What is held across fork: no lock of the control plane is anybody's, none of the data path
+/// anybody else's.
 #[derive(Debug)]
 pub(crate) struct ForkState {
     core: &'static Core,
-    directory: MutexGuard<'static, Directory>,
+    held: Held,
     /// No other thread is in the middle of a library's call: its locks are free in the child.
-    _foreign: Foreign,
-    held: Vec<Arc<UdpSocket>>,
+    _foreign: Option<Foreign>,
+    quiet: Quiet,
+}
+
+/// Locks of the data path, as far as they were got.
+#[derive(Debug, Default)]
+struct Held {
+    rings: Vec<&'static Ring>,
+    sockets: Vec<Arc<UdpSocket>>,
+    followers: Vec<Arc<dyn Follower>>,
+}
+
+impl Held {
+    /// False: somebody is at work on one of them.
+    fn take(&mut self, core: &'static Core, sockets: Vec<Arc<UdpSocket>>) -> bool {
+        for ring in core.open_rings() {
+            if !ring.hold_for_fork() {
+                return false;
+            }
+            self.rings.push(ring);
+        }
+        for socket in sockets {
+            if !socket.hold_for_fork() {
+                return false;
+            }
+            self.sockets.push(socket);
+        }
+        for follower in core.followers() {
+            if !follower.hold_for_fork() {
+                return false;
+            }
+            self.followers.push(follower);
+        }
+        true
+    }
+
+    fn give(&mut self, child: bool) {
+        self.followers.drain(..).for_each(|f| f.end_hold(child));
+        self.sockets.drain(..).for_each(|s| s.end_hold(child));
+        self.rings.drain(..).for_each(|r| r.end_hold());
+    }
 }
 
 impl Core {
-    /// Before fork: nobody changes the directory while the child is made, and what the
-    /// rings hold is where parent and child can share it.
+    /// Before fork: nobody changes anything while the child is made, and what the rings hold
+    /// is where parent and child can share it.
     pub(crate) fn prepare_fork(&'static self) -> ForkState {
-        let directory = self.directory.lock();
         for ring in self.open_rings() {
             ring.drain(WHOLE_RING);
         }
-        let sockets = directory.sockets.attached().map(|a| Arc::clone(&a.socket));
-        let held = sockets.filter(|s| s.share_queue()).collect();
-        ForkState {
-            core: self,
-            directory,
-            _foreign: foreign::enter(),
-            held,
+        let mut tries = 0;
+        loop {
+            // Whoever has a lock of the data path may wait for one of the control plane, so
+            // those of the data path are not waited for.
+            let quiet = mutex::quiesce();
+            let foreign = foreign::try_enter();
+            let mut held = Held::default();
+            let sockets = self.directory.lock().sockets.all().collect();
+            tries += 1;
+            if foreign.is_some() && held.take(self, sockets) || tries == TRIES {
+                return ForkState {
+                    core: self,
+                    held,
+                    _foreign: foreign,
+                    quiet,
+                };
+            }
+            held.give(false);
+            drop((quiet, foreign));
+            yield_now();
         }
     }
 }
 
 impl ForkState {
     /// In the parent: everything goes on.
-    pub(crate) fn end_parent(self) {
-        for socket in &self.held {
-            socket.end_share(false);
-        }
+    pub(crate) fn end_parent(mut self) {
+        self.held.give(false);
     }
 
     /// In the child: every socket is the parent's until its first use here.
     pub(crate) fn end_child(mut self) {
         FORKED_CHILD.store(true, Ordering::Relaxed);
         self.core.forked.store(true, Ordering::Relaxed);
-        for socket in &self.held {
-            socket.end_share(true);
-        }
-        for socket in self.directory.sockets.all() {
+        ring::renew_in_child();
+        ring::forget_spinners();
+        self.held.give(true);
+        let mut directory = self.core.directory.lock();
+        for socket in directory.sockets.all() {
             if socket.sends_by_ring() {
                 socket.set_mode(Mode::Inherited);
             }
@@ -72,16 +129,13 @@ impl ForkState {
             socket.unbound.store(false, Ordering::Release);
             socket.moving.forget_in_child();
             socket.parked.store(false, Ordering::Release);
-            // Their events are closed, and the numbers may become anything.
-            if let Some(mut waiters) = socket.waiters.try_lock() {
-                waiters.clear();
-            }
+            socket.forget_calls();
         }
         // Leaving a ring means emptying it, and here there is none.
-        self.directory.sockets.clear();
+        directory.sockets.clear();
+        drop(directory);
         // The parent's answers would come to whoever reads first.
-        if let Some(mut routes) = self.core.routes.try_lock() {
-            *routes = None;
-        }
+        *self.core.routes.lock() = None;
+        self.quiet.end_in_child();
     }
 }

@@ -13,8 +13,8 @@ use crate::device::{Closed, Delivery, Fault, Flow, Opened, Queue, RxFrame, Trans
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
+use crate::sys::mutex::Mutex;
 use crate::wire::{Checksum, ETHERNET_LEN, Ends, Parsed, Plain, Reassembler, UdpFrame, parse};
-use parking_lot::Mutex;
 use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -290,6 +290,16 @@ impl Ring {
     #[must_use]
     pub fn polls(&self) -> u64 {
         self.polls.load(Ordering::Relaxed)
+    }
+
+    /// Before fork; false: another thread is in it.
+    pub(super) fn hold_for_fork(&self) -> bool {
+        self.state.hold_for_fork()
+    }
+
+    /// After it.
+    pub(super) fn end_hold(&self) {
+        self.state.release_after_fork();
     }
 
     /// Waits until the thread that polls the ring has left it.

@@ -5,8 +5,11 @@ use super::path::{Direct, Polled, QueueAll};
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
 use crate::ring::{Limit, Record, Spin, Turn};
-use crate::sys::event::{self, SignalHold};
+use crate::sys::defer;
+use crate::sys::event::{self, Event, SignalHold};
+use crate::sys::leave::Kept;
 use std::os::fd::RawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Frames handled by one receive call beside its own.
@@ -61,7 +64,62 @@ impl Drop for Blocked<'_> {
     }
 }
 
+/// A call inside the kernel's receive, which would not see the engine's datagrams.
+struct KernelReader<'a>(&'a UdpSocket);
+
+impl<'a> KernelReader<'a> {
+    fn begin(socket: &'a UdpSocket) -> Self {
+        socket.kernel_readers.fetch_add(1, Ordering::SeqCst);
+        Self(socket)
+    }
+}
+
+impl Drop for KernelReader<'_> {
+    fn drop(&mut self) {
+        let socket = self.0;
+        let last = socket.kernel_readers.fetch_sub(1, Ordering::SeqCst) == 1;
+        if last && socket.waiting.load(Ordering::SeqCst) {
+            let mut control = socket.control.lock();
+            socket.reconcile(&mut control);
+        }
+    }
+}
+
+/// A sleeper: who wakes it, and what it sleeps on.
+struct Sleeper<'a> {
+    socket: &'a UdpSocket,
+    waker: Option<Arc<Event>>,
+    set: Vec<libc::pollfd>,
+}
+
+impl<'a> Sleeper<'a> {
+    fn begin(socket: &'a UdpSocket) -> Self {
+        let waker = socket.core.waker();
+        if let Some(event) = &waker {
+            socket.add_waiter(event);
+        }
+        let set = Vec::new();
+        Self { socket, waker, set }
+    }
+}
+
+impl Drop for Sleeper<'_> {
+    fn drop(&mut self) {
+        if let Some(event) = self.waker.take() {
+            self.socket.remove_waiter(&event);
+            self.socket.core.return_waker(event);
+        }
+    }
+}
+
 impl UdpSocket {
+    /// A call with these flags waits if there is nothing.
+    #[inline]
+    #[must_use]
+    pub fn waits(&self, flags: i32) -> bool {
+        flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed)
+    }
+
     /// Polls the rings that bring this socket's datagrams.
     #[inline]
     pub(super) fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
@@ -195,7 +253,7 @@ impl UdpSocket {
         busy: bool,
     ) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
-        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        let waits = self.waits(flags);
         if busy && !waits {
             // Whoever polls such a ring may hold our datagram just now.
             self.core.wait_rings(self.ring_mask());
@@ -231,34 +289,36 @@ impl UdpSocket {
         {
             return result;
         }
-        let blocking = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        let blocking = self.waits(flags);
         if blocking && !special && self.awaits_engine() {
             return self.recv_unbound(call, flags);
         }
-        self.kernel_readers.fetch_add(1, Ordering::SeqCst);
+        let mut reader = Kept::new(KernelReader::begin(self));
         // `attach` sets the mode first and looks for readers then: one of us sees the other.
         if self.mode().is_engine() && !special && self.cutoff.get() == 0 {
-            self.kernel_readers.fetch_sub(1, Ordering::SeqCst);
+            drop(reader);
             return self.recv_else(fd, call, flags);
         }
-        let result = call.kernel(fd, 0);
-        let last = self.kernel_readers.fetch_sub(1, Ordering::SeqCst) == 1;
+        let result = if blocking {
+            let _armed = reader.arm();
+            let _open = defer::open();
+            call.kernel(fd, 0)
+        } else {
+            call.kernel(fd, 0)
+        };
         self.count_kernel(result);
-        if last && self.waiting.load(Ordering::SeqCst) {
-            let mut control = self.control.lock();
-            self.reconcile(&mut control);
-        }
         result
     }
 
     /// Waits, if it may, for what comes first while the socket moves.
     #[cold]
     fn recv_while_moving<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
-        let waits = flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed);
+        let waits = self.waits(flags);
         let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
         let cores = self.core.tuning.cores;
         let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
-        let _blocked = waits.then(|| Blocked::begin(self));
+        let mut blocked = Kept::new(waits.then(|| Blocked::begin(self)));
+        let _blocked = blocked.arm_if(waits);
         loop {
             let mode = self.mode();
             match self.recv_moving(self.fd(), call, flags & libc::MSG_PEEK != 0) {
@@ -281,7 +341,8 @@ impl UdpSocket {
         let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
         let cores = self.core.tuning.cores;
         let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
-        let _blocked = Blocked::begin(self);
+        let mut blocked = Kept::new(Blocked::begin(self));
+        let _blocked = blocked.arm();
         loop {
             if let Some(result) = self.kernel_now(call) {
                 return result;
@@ -350,15 +411,17 @@ impl UdpSocket {
             -1 => Limit::Never,
             turns => Limit::Turns(turns.max(1) as u64),
         };
-        let mut spin = Spin::new(
+        let mut spin = Kept::new(Spin::new(
             limit,
             tuning.rx_kernel_every,
             timeout,
             timeout.is_none(),
             tuning.cores,
-        );
+        ));
+        let mut spin = spin.arm();
         // From the first slow step on, a close elsewhere leaves the kernel socket to us.
-        let mut blocked = None;
+        let mut blocked = Kept::new(None);
+        let mut blocked = blocked.arm();
         loop {
             if let Some(result) = self.look(call, peek) {
                 self.stats.rx.poll_hit.add_exclusive(1);
@@ -425,10 +488,11 @@ impl UdpSocket {
     /// Sleeps until the ring, the kernel socket or another thread has something.
     #[cold]
     fn sleep(&self, spin: &mut Spin, mode: Mode) -> Result<(), Errno> {
-        let waker = self.core.waker();
-        if let Some(event) = &waker {
-            self.add_waiter(event);
-        }
+        let mut sleeper = Kept::new(Sleeper::begin(self));
+        let mut sleeper = sleeper.arm();
+        // Those that were put off run here.
+        let _ = spin.interrupted();
+        let open = defer::open();
         // Handlers that run from here on interrupt the ppoll; those before are seen below.
         let hold = SignalHold::begin();
         let result = if spin.interrupted() {
@@ -436,7 +500,8 @@ impl UdpSocket {
         } else if self.readable() || !self.core.arm(self.ring_mask()) || self.mode() != mode {
             Ok(())
         } else {
-            let mut set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
+            let Sleeper { waker, set, .. } = &mut *sleeper;
+            *set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
             set.push(libc::pollfd {
                 fd: self.fd(),
                 events: libc::POLLIN,
@@ -447,7 +512,7 @@ impl UdpSocket {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            match event::ppoll_cancellable(&mut set, timeout, hold.original()) {
+            match event::ppoll_cancellable(set, timeout, hold.original()) {
                 Ok(0) if nap.is_none() => Err(Errno::AGAIN),
                 Ok(0) if spin.remaining() == Some(0) => Err(Errno::AGAIN),
                 Ok(_) => Ok(()),
@@ -457,10 +522,7 @@ impl UdpSocket {
             }
         };
         drop(hold);
-        if let Some(event) = waker {
-            self.remove_waiter(&event);
-            self.core.return_waker(event);
-        }
+        drop(open);
         result
     }
 }

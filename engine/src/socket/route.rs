@@ -8,8 +8,8 @@ use crate::config::Role;
 use crate::error::Errno;
 use crate::net::{RouteKind, RouteQuery};
 use crate::sys::event;
+use crate::sys::mutex::{Mutex, MutexGuard};
 use crate::wire::{HeaderTemplate, TemplateSpec, multicast_mac};
-use parking_lot::{Mutex, MutexGuard};
 use std::net::Ipv4Addr;
 
 /// Next hops that are kept fresh; with more of them in use the oldest are left to the kernel.

@@ -17,8 +17,8 @@ use crate::stats::layout::SocketBlock;
 use crate::sys::bpf::Shared;
 use crate::sys::cell::Cell;
 use crate::sys::event::Event;
+use crate::sys::mutex::Mutex;
 use crate::wire::Plain;
-use parking_lot::Mutex;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{
@@ -284,35 +284,48 @@ impl UdpSocket {
         }
     }
 
-    /// Before fork: what is queued now is parent's and child's, for whoever takes it first.
-    /// False: the queue could not be held.
-    pub(super) fn share_queue(&self) -> bool {
-        if !self.queue.hold_for_fork() {
+    /// Before fork: holds what the child is to find whole. What is queued now is parent's and
+    /// child's, for whoever takes it first. False: somebody is at work on it.
+    pub(super) fn hold_for_fork(&self) -> bool {
+        if !self.tx.hold_for_fork() {
             return false;
         }
-        self.queue.release_after_fork();
-        if let Some(queue) = self.queue.lock() {
-            let front = queue.front_number();
-            if front >= self.shared_until.load(Ordering::Relaxed) {
-                self.cutoff.share_from(front);
-            }
-            let until = if queue.is_empty() {
-                0
-            } else {
-                front + queue.len() as u64
-            };
-            self.shared_until.store(until, Ordering::Relaxed);
+        let Some(queue) = self.queue.try_lock() else {
+            self.tx.release_after_fork();
+            return false;
+        };
+        let front = queue.front_number();
+        if front >= self.shared_until.load(Ordering::Relaxed) {
+            self.cutoff.share_from(front);
         }
-        self.queue.hold_for_fork()
+        let until = if queue.is_empty() {
+            0
+        } else {
+            front + queue.len() as u64
+        };
+        self.shared_until.store(until, Ordering::Relaxed);
+        queue.hold_for_fork();
+        true
     }
 
-    /// After fork: ends [`Self::share_queue`]. In the child of a process with too many
+    /// After fork: ends [`Self::hold_for_fork`]. In the child of a process with too many
     /// sockets for the shared page the parent keeps what is queued.
-    pub(super) fn end_share(&self, child: bool) {
+    pub(super) fn end_hold(&self, child: bool) {
         self.queue.release_after_fork();
+        self.tx.release_after_fork();
         if child && !self.cutoff.shared() {
             self.disown_queue();
         }
+    }
+
+    /// In a forked child: the calls of the parent's other threads do not go on here.
+    pub(super) fn forget_calls(&self) {
+        self.blocked.store(0, Ordering::Relaxed);
+        self.kernel_readers.store(0, Ordering::Relaxed);
+        self.sleepers.store(0, Ordering::Relaxed);
+        self.waiting.store(false, Ordering::Relaxed);
+        // Their events are closed, and the numbers may become anything.
+        self.waiters.lock().clear();
     }
 
     /// Datagrams that ever arrived by the engine.

@@ -49,6 +49,24 @@ pub fn enter() -> Foreign {
     }
 }
 
+/// As [`enter`]; None: another thread is inside.
+#[must_use]
+pub fn try_enter() -> Option<Foreign> {
+    let me = thread_pointer();
+    let errno = errno();
+    match OWNER.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+        Ok(_) => Some(Foreign {
+            errno,
+            outermost: true,
+        }),
+        Err(owner) if owner == me => Some(Foreign {
+            errno,
+            outermost: false,
+        }),
+        Err(_) => None,
+    }
+}
+
 /// For a call that uses nothing that is hooked, or only what passes anyway: errno is kept.
 #[must_use]
 pub fn brief() -> Foreign {

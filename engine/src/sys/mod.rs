@@ -6,11 +6,14 @@
 
 pub mod bpf;
 pub mod cell;
+pub mod defer;
 pub mod event;
 pub mod fd;
 pub mod file;
 pub mod foreign;
 pub mod handle;
+pub mod leave;
+pub mod mutex;
 pub mod netlink;
 pub mod packet;
 pub mod raw;

@@ -8,7 +8,7 @@ use super::handle::Handle;
 use super::raw::syscall6;
 use super::{bpf, sock};
 use crate::error::Errno;
-use parking_lot::Mutex;
+use crate::sys::mutex::Mutex;
 use std::mem::{offset_of, size_of};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr::NonNull;

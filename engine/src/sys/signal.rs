@@ -1,15 +1,18 @@
-//! Telling a spinning call that a signal handler ran (signal(7)).
+//! The program's handlers run in [`enter`]: it puts them off while their thread is inside the
+//! library ([`super::defer`]), and tells a spinning call that one ran.
 //!
 //! The kernel interrupts a call that sleeps in it; nobody interrupts one that spins in
-//! user space. So the handlers of asynchronous signals are entered through [`enter`],
-//! which counts per thread, and a spinning call compares the counts. Handlers of
-//! faults are left alone: no call is interrupted by those.
+//! user space. So handlers are counted per thread, and a spinning call compares the counts.
+//! Handlers of faults are left alone: they cannot wait, and interrupt no call.
 //!
-//! Nothing is wrapped before the engine starts.
+//! The kernel is told SA_SIGINFO always, for a signal that is put off has to carry what it
+//! carries, and never SA_RESETHAND, which would have the default action take the second
+//! delivery; what the program is told is what it set. Nothing is wrapped before the engine starts.
+//! Source: sigaction(2), signal(7).
 
+use super::defer;
 use super::raw::syscall6;
 use crate::error::Errno;
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 const SIGNALS: usize = 65;
@@ -29,16 +32,15 @@ pub struct Counts {
     pub restarting: u32,
 }
 
-thread_local! {
-    // In the static TLS block, for the library is loaded with the program: no allocation.
-    static COUNTS: Cell<Counts> = const { Cell::new(Counts { interrupting: 0, restarting: 0 }) };
-}
-
 /// The calling thread's counts.
 #[inline]
 #[must_use]
 pub fn counts() -> Counts {
-    COUNTS.with(Cell::get)
+    let thread = defer::thread();
+    Counts {
+        interrupting: thread.interrupting.load(Ordering::Relaxed),
+        restarting: thread.restarting.load(Ordering::Relaxed),
+    }
 }
 
 /// `struct kernel_sigaction` of rt_sigaction(2) on x86-64 and aarch64.
@@ -77,25 +79,47 @@ fn is_asynchronous(signal: i32) -> bool {
     )
 }
 
-/// What the kernel calls instead of the program's handler.
+/// What the kernel calls instead of the program's handler. Frugal: it may be on a stack that
+/// has no more room than the handler asked for.
 extern "C" fn enter(signal: i32, info: usize, context: usize) {
+    if defer::put_off(signal, info, context) {
+        return;
+    }
     let index = signal as usize % SIGNALS;
     let handler = HANDLERS[index].load(Ordering::Acquire);
-    let restart = FLAGS[index].load(Ordering::Relaxed) & libc::SA_RESTART as u64 != 0;
-    COUNTS.with(|c| {
-        let mut counts = c.get();
-        if restart {
-            counts.restarting = counts.restarting.wrapping_add(1);
-        } else {
-            counts.interrupting = counts.interrupting.wrapping_add(1);
-        }
-        c.set(counts);
-    });
+    let flags = FLAGS[index].load(Ordering::Relaxed);
+    if flags & RESETHAND != 0 {
+        reset(signal);
+    }
+    let thread = defer::thread();
+    let count = if flags & libc::SA_RESTART as u64 != 0 {
+        &thread.restarting
+    } else {
+        &thread.interrupting
+    };
+    count.fetch_add(1, Ordering::Relaxed);
     if handler > 1 {
-        // SAFETY: the value came from the program's own sigaction call; the kernel passes
-        // all three arguments whether or not SA_SIGINFO is set.
+        // SAFETY: the value came from the program's own sigaction call; whoever wants one
+        // argument does not look at the others.
         let call: extern "C" fn(i32, usize, usize) = unsafe { std::mem::transmute(handler) };
         call(signal, info, context);
+    }
+}
+
+/// SA_RESETHAND: the handler is good for once.
+#[cold]
+#[inline(never)]
+fn reset(signal: i32) {
+    let mut old = Action::default();
+    if rt_sigaction(signal, None, &mut old).is_ok() && old.handler == trampoline() {
+        let hidden =
+            FLAGS[signal as usize % SIGNALS].load(Ordering::Relaxed) & (RESETHAND | SIGINFO);
+        let default = Action {
+            handler: libc::SIG_DFL,
+            flags: old.flags & !SIGINFO | hidden,
+            ..old
+        };
+        let _ = rt_sigaction(signal, Some(&default), &mut old);
     }
 }
 
@@ -103,76 +127,101 @@ fn trampoline() -> usize {
     enter as extern "C" fn(i32, usize, usize) as usize
 }
 
+const RESETHAND: u64 = libc::SA_RESETHAND as u32 as u64;
+const SIGINFO: u64 = libc::SA_SIGINFO as u64;
+
+/// The flags that the kernel is to have.
+const fn kernel_flags(flags: u64) -> u64 {
+    flags & !RESETHAND | SIGINFO
+}
+
 /// Wraps every handler that the program has installed so far. Once, at engine start.
 pub fn adopt_all() {
     STARTED.store(true, Ordering::SeqCst);
-    for signal in (1..SIGNALS as i32).filter(|s| is_asynchronous(*s)) {
-        let mut now = Action::default();
-        if rt_sigaction(signal, None, &mut now).is_err() {
-            continue;
-        }
-        if now.handler > 1 && now.handler != trampoline() {
-            let mut ignored = Action::default();
-            let wrapped = wrap(signal, &now);
-            let _ = rt_sigaction(signal, Some(&wrapped), &mut ignored);
-        }
+    for signal in 1..SIGNALS as i32 {
+        adopt(signal);
     }
 }
 
-/// Remembers the program's handler and answers what the kernel is to be told.
-fn wrap(signal: i32, wanted: &Action) -> Action {
-    let index = signal as usize;
-    FLAGS[index].store(wanted.flags, Ordering::Relaxed);
-    HANDLERS[index].store(wanted.handler, Ordering::Release);
-    Action {
+/// Takes the kernel's word for a signal's handler and flags, and wraps it: also after a libc
+/// function that chose the flags itself (signal, siginterrupt).
+pub fn adopt(signal: i32) {
+    if !wraps(signal) {
+        return;
+    }
+    let mut now = Action::default();
+    if rt_sigaction(signal, None, &mut now).is_err() || now.handler <= 1 {
+        return;
+    }
+    if now.handler == trampoline() {
+        // Ours, changed by one that kept the rest (siginterrupt).
+        let hidden = FLAGS[signal as usize].load(Ordering::Relaxed) & (RESETHAND | SIGINFO);
+        let flags = now.flags & !SIGINFO | hidden;
+        FLAGS[signal as usize].store(flags, Ordering::Relaxed);
+    } else {
+        FLAGS[signal as usize].store(now.flags, Ordering::Relaxed);
+        HANDLERS[signal as usize].store(now.handler, Ordering::Release);
+    }
+    let wrapped = Action {
         handler: trampoline(),
-        ..*wanted
-    }
+        flags: kernel_flags(now.flags),
+        ..now
+    };
+    let mut old = Action::default();
+    let _ = rt_sigaction(signal, Some(&wrapped), &mut old);
 }
 
-/// Before the call that sets an action: what to set instead. None: as it is.
+/// Handlers of this signal are wrapped.
 #[must_use]
-pub fn substitute(signal: i32, handler: usize, flags: i32) -> Option<usize> {
-    let wrapped = STARTED.load(Ordering::Relaxed)
+pub fn wraps(signal: i32) -> bool {
+    STARTED.load(Ordering::Relaxed)
         && (1..SIGNALS as i32).contains(&signal)
         && is_asynchronous(signal)
-        && handler > 1;
-    wrapped.then(|| {
-        let action = Action {
-            handler,
-            flags: flags as u64,
-            ..Action::default()
-        };
-        wrap(signal, &action).handler
-    })
 }
 
-/// After a libc function that chose the flags itself (signal, siginterrupt): takes the
-/// kernel's word for them.
-pub fn refresh_flags(signal: i32) {
-    let mut now = Action::default();
-    if (1..SIGNALS as i32).contains(&signal) && rt_sigaction(signal, None, &mut now).is_ok() {
-        FLAGS[signal as usize].store(now.flags, Ordering::Relaxed);
+/// Before the call that sets an action: handler and flags to set instead. None: as they are.
+#[must_use]
+pub fn substitute(signal: i32, handler: usize, flags: i32) -> Option<(usize, i32)> {
+    if !wraps(signal) || handler <= 1 {
+        return None;
+    }
+    let index = signal as usize;
+    let flags = u64::from(flags.cast_unsigned());
+    FLAGS[index].store(flags, Ordering::Relaxed);
+    HANDLERS[index].store(handler, Ordering::Release);
+    let flags = (kernel_flags(flags) as u32).cast_signed();
+    Some((trampoline(), flags))
+}
+
+/// The program's handler of a signal, and its flags, as they stand before [`substitute`].
+#[must_use]
+pub fn program_handler(signal: i32) -> (usize, i32) {
+    let index = usize::try_from(signal).unwrap_or(SIGNALS);
+    let (Some(handler), Some(flags)) = (HANDLERS.get(index), FLAGS.get(index)) else {
+        return (0, 0);
+    };
+    let flags = flags.load(Ordering::Relaxed) as u32;
+    (handler.load(Ordering::Acquire), flags.cast_signed())
+}
+
+/// The call that was to set an action failed: what [`substitute`] noted is taken back.
+pub fn restore(signal: i32, (handler, flags): (usize, i32)) {
+    if wraps(signal) {
+        let index = signal as usize;
+        HANDLERS[index].store(handler, Ordering::Release);
+        FLAGS[index].store(u64::from(flags.cast_unsigned()), Ordering::Relaxed);
     }
 }
 
-/// The program's handler of a signal as it stands before [`substitute`].
-#[must_use]
-pub fn program_handler(signal: i32) -> usize {
-    usize::try_from(signal)
-        .ok()
-        .and_then(|i| HANDLERS.get(i))
-        .map_or(0, |h| h.load(Ordering::Acquire))
-}
-
-/// What the program is to see where the kernel reported `handler`; `before` is
+/// What the program is to see where the kernel reported `handler` and `flags`; `before` is
 /// [`program_handler`] of the time before the change.
 #[must_use]
-pub fn reveal(handler: usize, before: usize) -> usize {
+pub fn reveal(handler: usize, flags: i32, before: (usize, i32)) -> (usize, i32) {
+    const HIDDEN: i32 = libc::SA_SIGINFO | libc::SA_RESETHAND;
     if handler == trampoline() {
-        before
+        (before.0, flags & !HIDDEN | before.1 & HIDDEN)
     } else {
-        handler
+        (handler, flags)
     }
 }
 
@@ -193,8 +242,11 @@ mod tests {
         // SAFETY: installs a handler that only stores to an atomic.
         unsafe { libc::signal(libc::SIGUSR2, address) };
         adopt_all();
-        assert_eq!(program_handler(libc::SIGUSR2), address);
-        assert_eq!(reveal(trampoline(), address), address);
+        let (handler, flags) = program_handler(libc::SIGUSR2);
+        assert_eq!(handler, address);
+        assert_eq!(flags & libc::SA_SIGINFO, 0);
+        let seen = reveal(trampoline(), libc::SA_SIGINFO, (address, flags));
+        assert_eq!(seen, (address, 0));
         let before = counts();
         // SAFETY: delivers a signal to this thread.
         unsafe { libc::raise(libc::SIGUSR2) };

@@ -1,6 +1,7 @@
 //! System calls that the operations make themselves, by number: they are neither our
 //! hooks nor libc's wrappers, and leave `errno` alone.
 
+use crate::process::Optional;
 use engine::error::Errno;
 use engine::sys::event::engine_threads;
 use engine::sys::raw::syscall6;
@@ -53,6 +54,66 @@ pub(crate) fn getpid() -> i32 {
 pub(crate) unsafe fn forward(nr: c_long, args: [usize; 6]) -> Result<usize, Errno> {
     // SAFETY: passed on.
     unsafe { syscall6(nr, args) }
+}
+
+static RECVFROM: Optional = Optional::new(c"recvfrom");
+static RECVMSG: Optional = Optional::new(c"recvmsg");
+
+type Recvfrom = unsafe extern "C" fn(
+    c_int,
+    *mut libc::c_void,
+    usize,
+    c_int,
+    *mut libc::sockaddr,
+    *mut libc::socklen_t,
+) -> libc::ssize_t;
+type Recvmsg = unsafe extern "C" fn(c_int, *mut libc::msghdr, c_int) -> libc::ssize_t;
+
+/// The result of a function of libc.
+fn result(count: libc::ssize_t) -> Result<usize, Errno> {
+    usize::try_from(count).map_err(|_| super::errno())
+}
+
+/// recvfrom(2); one that may wait is libc's, for that is a cancellation point.
+///
+/// # Safety
+/// As [`forward`].
+pub(crate) unsafe fn recvfrom(args: [usize; 6]) -> Result<usize, Errno> {
+    let [fd, buffer, len, flags, name, name_len] = args;
+    let original = RECVFROM.get();
+    if flags as c_int & libc::MSG_DONTWAIT != 0 || original.is_null() {
+        // SAFETY: passed on.
+        return unsafe { forward(libc::SYS_recvfrom, args) };
+    }
+    // SAFETY: libc's function of this name has this type.
+    let call = unsafe { std::mem::transmute::<*mut libc::c_void, Recvfrom>(original) };
+    let buffer = ptr::with_exposed_provenance_mut(buffer);
+    let name = ptr::with_exposed_provenance_mut(name);
+    let name_len = ptr::with_exposed_provenance_mut(name_len);
+    // SAFETY: passed on.
+    result(unsafe { call(fd as c_int, buffer, len, flags as c_int, name, name_len) })
+}
+
+/// recvmsg(2), likewise.
+///
+/// # Safety
+/// As [`forward`].
+pub(crate) unsafe fn recvmsg(fd: RawFd, header: usize, flags: c_int) -> Result<usize, Errno> {
+    let original = RECVMSG.get();
+    if flags & libc::MSG_DONTWAIT != 0 || original.is_null() {
+        let args = [arg(fd), header, arg(flags), 0, 0, 0];
+        // SAFETY: passed on.
+        return unsafe { forward(libc::SYS_recvmsg, args) };
+    }
+    // SAFETY: libc's function of this name has this type.
+    let call = unsafe { std::mem::transmute::<*mut libc::c_void, Recvmsg>(original) };
+    // SAFETY: passed on.
+    result(unsafe { call(fd, ptr::with_exposed_provenance_mut(header), flags) })
+}
+
+/// Looks libc's functions up, so that no handler has to.
+pub(crate) fn resolve() {
+    let _ = (RECVFROM.get(), RECVMSG.get());
 }
 
 fn stat(fd: RawFd) -> Result<libc::stat, Errno> {

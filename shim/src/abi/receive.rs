@@ -4,7 +4,7 @@
 //! (`udp_recvmsg`): the payload is copied first, then the address; an error while
 //! copying has consumed the datagram.
 
-use super::kernel::{arg, forward};
+use super::kernel::{self, arg, forward};
 use super::send::Outgoing;
 use super::{control, encode_address, is_nowhere, vectors};
 use engine::error::Errno;
@@ -104,7 +104,7 @@ impl Receive for Simple {
             self.name_len.expose_provenance(),
         ];
         // SAFETY: the application's recvfrom arguments.
-        unsafe { forward(libc::SYS_recvfrom, args) }
+        unsafe { kernel::recvfrom(args) }
     }
 }
 
@@ -301,23 +301,23 @@ impl Receive for Incoming<'_> {
     }
 
     fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno> {
-        let flags = arg(self.flags | extra);
+        let flags = self.flags | extra;
         if let Some(header) = &mut self.header {
             let header = ptr::from_mut::<msghdr>(header).expose_provenance();
             // SAFETY: the application's recvmsg arguments.
-            return unsafe { forward(libc::SYS_recvmsg, [arg(fd), header, flags, 0, 0, 0]) };
+            return unsafe { kernel::recvmsg(fd, header, flags) };
         }
         if let [one] = self.vectors {
             let args = [
                 arg(fd),
                 one.iov_base.expose_provenance(),
                 one.iov_len,
-                flags,
+                arg(flags),
                 self.name.expose_provenance(),
                 self.name_len.expose_provenance(),
             ];
             // SAFETY: the application's recvfrom arguments.
-            return unsafe { forward(libc::SYS_recvfrom, args) };
+            return unsafe { kernel::recvfrom(args) };
         }
         // readv
         let mut header = super::send::empty_header();
@@ -325,7 +325,7 @@ impl Receive for Incoming<'_> {
         header.msg_iovlen = self.vectors.len();
         let address = (&raw mut header).expose_provenance();
         // SAFETY: a header of our own around the application's vectors.
-        unsafe { forward(libc::SYS_recvmsg, [arg(fd), address, flags, 0, 0, 0]) }
+        unsafe { kernel::recvmsg(fd, address, flags) }
     }
 }
 

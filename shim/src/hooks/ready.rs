@@ -8,6 +8,7 @@ use crate::process::Optional;
 use crate::verdict::{CResult, Verdict};
 use engine::clock;
 use engine::ready::{FdSets, Timeout};
+use engine::sys::defer;
 use libc::{c_int, c_void, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
 /// # Safety
@@ -205,6 +206,7 @@ redhook::hook! {
         let verdict = if FDS.is_foreign(epfd) {
             Verdict::PassThrough
         } else {
+            let _scope = defer::enter();
             // SAFETY: epoll_pwait2(2)'s contract with the caller.
             let time = unsafe { wait::timespec(timeout) };
             // SAFETY: as above.

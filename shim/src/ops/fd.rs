@@ -15,6 +15,7 @@ use crate::{FDS, process, startup};
 use engine::error::Reason;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
+use engine::sys::defer;
 use engine::sys::fd::is_internal;
 use libc::{c_int, c_uint};
 use std::os::fd::RawFd;
@@ -80,7 +81,10 @@ pub(crate) fn adopt_new(fd: RawFd, held: Held) -> Option<Object> {
 /// A number that the kernel has just given to something else.
 #[inline]
 pub(crate) fn purge(fd: RawFd) {
-    let _ = retire(fd);
+    if !FDS.is_foreign(fd) {
+        let _scope = defer::enter();
+        drop(release(fd));
+    }
 }
 
 /// The same before the kernel closes it: the socket that leaves its groups then.
@@ -206,6 +210,7 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
     if startup::running().is_none() || !process::is_own() {
         return Verdict::PassThrough;
     }
+    let _scope = defer::enter();
     let inside = |fd: RawFd| (first..=last).contains(&fd.cast_unsigned());
     let mut flags = flags;
     if flags_bits & libc::CLOSE_RANGE_UNSHARE != 0 {

@@ -6,6 +6,8 @@ use crate::verdict::Verdict;
 use crate::{FDS, process, startup};
 use engine::error::Errno;
 use engine::ready::{self, Epoll, FdSets, Object, Timeout};
+use engine::sys::defer;
+use engine::sys::leave::Kept;
 use libc::{c_int, epoll_event, pollfd};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -62,6 +64,7 @@ pub(crate) fn epoll_created(epfd: RawFd) {
     if process::is_own()
         && let Some(stack) = startup::running()
     {
+        let _scope = defer::enter();
         let object = Object::Epoll(stack.open_epoll(epfd, false));
         super::fd::adopt(epfd, Held { object, v6: false });
     }
@@ -112,7 +115,8 @@ pub(crate) fn epoll_wait(
     timeout: Timeout,
     mask: Option<u64>,
 ) -> Verdict {
-    let found = FDS.get(epfd);
+    let mut found = Kept::new(FDS.get(epfd));
+    let found = found.arm_if(timeout != Some(0));
     match (found.as_deref(), out) {
         (
             Some(Held {

@@ -7,6 +7,7 @@ use crate::verdict::Verdict;
 use crate::{FDS, guard, process, startup};
 use engine::ready::Object;
 use engine::socket::{Family, SockAddrArg, UdpSocket};
+use engine::sys::defer;
 use libc::c_int;
 use std::os::fd::RawFd;
 
@@ -27,6 +28,7 @@ pub(crate) fn created(fd: RawFd, domain: c_int, kind: c_int, protocol: c_int) {
     if !udp || guard::inside() || !process::is_own() {
         return;
     }
+    let _scope = defer::enter();
     let Some(stack) = startup::engine() else {
         return;
     };

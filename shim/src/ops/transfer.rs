@@ -14,6 +14,8 @@ use engine::error::Errno;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
 use engine::socket::io::{Early, Sent};
+use engine::sys::defer;
+use engine::sys::leave::Kept;
 use libc::c_int;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
@@ -59,6 +61,12 @@ fn receive_slowly(found: Ref<'_>, fd: RawFd, mut call: receive::Simple, early: E
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
+    let waits = socket.waits(call.flags());
+    let mut found = Kept::new(found);
+    let found = found.arm_if(waits);
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
     let errno = KeptErrno::new();
     let flags = call.flags();
     match socket.recv(fd, &mut call, flags, early) {
@@ -84,7 +92,9 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
     let Some(mut call) = call else {
         return Verdict::PassThrough;
     };
-    let result = match FDS.get(fd).as_deref() {
+    let mut found = Kept::new(FDS.get(fd));
+    let found = found.arm();
+    let result = match found.as_deref() {
         Some(Held {
             object: Object::Udp(socket),
             ..
@@ -106,7 +116,8 @@ pub(crate) fn receive_many(
     flags: c_int,
     timeout: &mut Option<u64>,
 ) -> Verdict {
-    let found = FDS.get(fd);
+    let mut found = Kept::new(FDS.get(fd));
+    let found = found.arm();
     let Some(Held {
         object: Object::Udp(socket),
         ..
@@ -164,7 +175,10 @@ fn finish(
         Sent::Done(count) => Ok(count),
         Sent::Failed(errno) => Err(errno),
         Sent::Kernel => {
-            let result = kernel();
+            let result = {
+                let _open = defer::open();
+                kernel()
+            };
             socket.kernel_sent(result);
             result
         }
@@ -250,7 +264,10 @@ pub(crate) fn send_many(fd: RawFd, messages: &mut Many<'_>, flags: c_int) -> Ver
             None => None,
         };
         let result = sent.unwrap_or_else(|| {
-            let result = messages.kernel_send(index, fd, flags);
+            let result = {
+                let _open = defer::open();
+                messages.kernel_send(index, fd, flags)
+            };
             socket.kernel_sent(result);
             result
         });

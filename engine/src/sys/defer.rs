@@ -1,0 +1,366 @@
+//! Signals are put off while a thread is inside the library.
+//!
+//! A handler may call anything that is async-signal-safe, so sockets too, and it runs on the
+//! thread that it interrupts, which may hold any lock of ours. So every call is a [`Scope`].
+//! A handler that would begin in one (see [`super::signal`]) is given back to the kernel: the
+//! signal is blocked and queued again for this very thread, with all that it carries, and let
+//! in at the scope's end. The kernel keeps order, counts and coalesces as ever. A call that
+//! waits [opens](open) its scope for so long: what it holds there must be in order, and
+//! be given up by [`super::leave`] if the handler never returns.
+//!
+//! Asynchronous cancellation (pthreads(7)) is deferred in a scope for the same reason.
+
+use super::raw::syscall6;
+use crate::error::Errno;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Scopes that the thread is in.
+const DEPTH: u32 = 0xffff;
+/// Signals wait for the end of the scope.
+const WAITING: u32 = 1 << 30;
+/// The thread's cancelability type is asynchronous: the sign of the word, so that entering
+/// a scope learns of it without another instruction than the jump.
+const ASYNCHRONOUS: u32 = 1 << 31;
+
+/// What the library knows of a thread. Only the thread itself and its handlers touch it.
+#[repr(C)]
+pub(super) struct Thread {
+    state: AtomicU32,
+    pub(super) interrupting: AtomicU32,
+    pub(super) restarting: AtomicU32,
+    /// Locks of [`super::mutex`] that it holds or waits for.
+    pub(super) mutexes: AtomicU32,
+    /// Signals that were put off, as a mask.
+    blocked: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Thread>() == 24 && offset_of!(Thread, state) == 0);
+
+// One word reached by the thread pointer and a fixed distance (the initial-exec model), for
+// the library is loaded with the program: `thread_local!` would call a function.
+std::arch::global_asm!(
+    ".pushsection .tbss.engine_thread,\"awT\",@nobits",
+    ".p2align 3",
+    ".globl engine_thread",
+    ".hidden engine_thread",
+    ".type engine_thread,@object",
+    ".size engine_thread, 24",
+    "engine_thread:",
+    ".zero 24",
+    ".popsection",
+);
+
+/// The calling thread's.
+#[inline]
+pub(super) fn thread() -> &'static Thread {
+    let at: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads the distance that the linker laid down, and the thread pointer.
+    unsafe {
+        std::arch::asm!(
+            "mov {0}, fs:0",
+            "add {0}, qword ptr [rip + engine_thread@GOTTPOFF]",
+            out(reg) at,
+            options(nostack, readonly, pure)
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "mrs {0}, tpidr_el0",
+            "adrp {1}, :gottprel:engine_thread",
+            "ldr {1}, [{1}, :gottprel_lo12:engine_thread]",
+            "add {0}, {0}, {1}",
+            out(reg) at,
+            out(reg) _,
+            options(nostack, readonly, pure)
+        );
+    }
+    // SAFETY: the thread's own block, zeroed at its start, alive as long as the thread, and
+    // handed to no other: the reference is used at once.
+    unsafe { &*std::ptr::with_exposed_provenance::<Thread>(at) }
+}
+
+/// The thread is inside the library until this is dropped.
+#[derive(Debug)]
+pub struct Scope(());
+
+/// Begins a scope. They nest.
+#[inline(always)]
+#[must_use]
+pub fn enter() -> Scope {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: adds to the thread's own word; see `thread`.
+    unsafe {
+        std::arch::asm!(
+            "mov rax, qword ptr [rip + engine_thread@GOTTPOFF]",
+            "add dword ptr fs:[rax], 1",
+            "js {slow}",
+            out("rax") _,
+            slow = label { begin_slowly() },
+            options(nostack)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let state = &thread().state;
+        let now = state.load(Ordering::Relaxed).wrapping_add(1);
+        state.store(now, Ordering::Relaxed);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        if now & ASYNCHRONOUS != 0 {
+            begin_slowly();
+        }
+    }
+    Scope(())
+}
+
+impl Scope {
+    /// Goes on until somebody drops [`Self::kept`].
+    pub fn keep(self) {
+        let _ = std::mem::ManuallyDrop::new(self);
+    }
+
+    /// The one that was [kept](Self::keep) by this thread.
+    #[must_use]
+    pub fn kept() -> Self {
+        Self(())
+    }
+}
+
+impl Drop for Scope {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: takes back what `enter` added.
+        unsafe {
+            std::arch::asm!(
+                "mov rax, qword ptr [rip + engine_thread@GOTTPOFF]",
+                "sub dword ptr fs:[rax], 1",
+                "jne {slow}",
+                out("rax") _,
+                slow = label { end_slowly() },
+                options(nostack)
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        {
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+            let state = &thread().state;
+            let now = state.load(Ordering::Relaxed).wrapping_sub(1);
+            state.store(now, Ordering::Relaxed);
+            if now != 0 {
+                end_slowly();
+            }
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_slowly() {
+    if thread().state.load(Ordering::Relaxed) & DEPTH == 1 {
+        set_cancel_type(CANCEL_DEFERRED);
+    }
+}
+
+/// The word is not 0: another scope goes on, or something was put off.
+#[cold]
+#[inline(never)]
+fn end_slowly() {
+    let thread = thread();
+    if thread.state.load(Ordering::Relaxed) & DEPTH != 0 {
+        return;
+    }
+    let before = thread.state.fetch_and(!WAITING, Ordering::Relaxed);
+    if before & WAITING != 0 {
+        let set = thread.blocked.swap(0, Ordering::Relaxed);
+        // The handlers run before this returns; one that jumps out leaves nothing behind.
+        change_mask(libc::SIG_UNBLOCK, set);
+    }
+    if before & ASYNCHRONOUS != 0 {
+        set_cancel_type(CANCEL_ASYNCHRONOUS);
+    }
+}
+
+/// The thread is in a scope.
+#[must_use]
+pub fn inside() -> bool {
+    thread().state.load(Ordering::Relaxed) & DEPTH != 0
+}
+
+/// A stay outside, for a wait; ends on drop.
+#[derive(Debug)]
+pub struct Open {
+    depth: u32,
+}
+
+/// Lets handlers and cancellation in: no lock may be held.
+#[must_use]
+pub fn open() -> Open {
+    let state = &thread().state;
+    let depth = state.load(Ordering::Relaxed) & DEPTH;
+    state.fetch_and(!DEPTH, Ordering::Relaxed);
+    end_slowly();
+    Open { depth }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.depth != 0 {
+            let state = &thread().state;
+            let before = state.fetch_add(self.depth, Ordering::Relaxed);
+            if before & ASYNCHRONOUS != 0 {
+                set_cancel_type(CANCEL_DEFERRED);
+            }
+        }
+    }
+}
+
+/// Runs the handlers that were put off so far: for a call that spins.
+#[inline]
+pub fn breathe() {
+    if thread().state.load(Ordering::Relaxed) & WAITING != 0 {
+        drop(open());
+    }
+}
+
+fn change_mask(how: i32, set: u64) {
+    let args = [how as usize, std::ptr::from_ref(&set).addr(), 0, 8, 0, 0];
+    // SAFETY: an eight-byte set that outlives the call; no old one is asked for.
+    let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
+}
+
+/// A handler is about to run: true if it is put off. `info` and `context` are what the kernel
+/// gave to the handler.
+pub(super) fn put_off(signal: i32, info: usize, context: usize) -> bool {
+    let thread = thread();
+    if thread.state.load(Ordering::Relaxed) & DEPTH == 0 {
+        return false;
+    }
+    let bit = 1u64 << (signal - 1);
+    // With SA_NODEFER it would come back at once.
+    change_mask(libc::SIG_BLOCK, bit);
+    // SAFETY: no argument is a pointer.
+    let process = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
+    // SAFETY: as above.
+    let me = unsafe { syscall6(libc::SYS_gettid, [0; 6]) };
+    let args = [
+        process.unwrap_or(0),
+        me.unwrap_or(0),
+        signal as usize,
+        info,
+        0,
+        0,
+    ];
+    // SAFETY: the information that the kernel has just written on this stack.
+    if unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) }.is_err() {
+        // No room for one more (RLIMIT_SIGPENDING): now, rather than never.
+        return false;
+    }
+    thread.blocked.fetch_or(bit, Ordering::Relaxed);
+    thread.state.fetch_or(WAITING, Ordering::Relaxed);
+    let context = std::ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context);
+    // SAFETY: the frame that this handler returns by, this thread's alone.
+    let mask = unsafe { &raw mut (*context).uc_sigmask };
+    // SAFETY: the kernel's 64 bits are the first of libc's larger set.
+    let mask = unsafe { &mut *mask.cast::<u64>() };
+    *mask |= bit;
+    true
+}
+
+/// PTHREAD_CANCEL_DEFERRED and PTHREAD_CANCEL_ASYNCHRONOUS of pthread.h.
+const CANCEL_DEFERRED: libc::c_int = 0;
+const CANCEL_ASYNCHRONOUS: libc::c_int = 1;
+
+type SetCancelType = unsafe extern "C" fn(libc::c_int, *mut libc::c_int) -> libc::c_int;
+
+/// libc's own pthread_setcanceltype; 0: not known, and no thread is [asynchronous](cancel_type).
+static SET_CANCEL_TYPE: AtomicUsize = AtomicUsize::new(0);
+
+fn set_cancel_type(kind: libc::c_int) {
+    let address = SET_CANCEL_TYPE.load(Ordering::Acquire);
+    if address == 0 {
+        return;
+    }
+    // SAFETY: the address is that of pthread_setcanceltype.
+    let call: SetCancelType = unsafe { std::mem::transmute(address) };
+    // SAFETY: the old type is not asked for.
+    let _ = unsafe { call(kind, std::ptr::null_mut()) };
+}
+
+/// The program has set the calling thread's cancelability type, by the function at `original`.
+pub fn cancel_type(kind: libc::c_int, original: usize) {
+    SET_CANCEL_TYPE.store(original, Ordering::Release);
+    let state = &thread().state;
+    if kind == CANCEL_ASYNCHRONOUS {
+        state.fetch_or(ASYNCHRONOUS, Ordering::Relaxed);
+    } else {
+        state.fetch_and(!ASYNCHRONOUS, Ordering::Relaxed);
+    }
+}
+
+/// For the errors of [`super::event::ppoll`] in a scope: a handler was let in, now run; true:
+/// one that ends the call.
+#[must_use]
+pub fn interrupted(errno: Errno) -> bool {
+    if errno != Errno::INTR {
+        return false;
+    }
+    let before = thread().interrupting.load(Ordering::Relaxed);
+    breathe();
+    thread().interrupting.load(Ordering::Relaxed) != before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::signal;
+    use std::sync::atomic::AtomicI32;
+
+    static SEEN: AtomicI32 = AtomicI32::new(0);
+
+    extern "C" fn handler(_: i32, info: *const libc::siginfo_t) {
+        // SAFETY: the kernel's, for a handler with SA_SIGINFO.
+        let info = unsafe { &*info };
+        // SAFETY: it was queued with a value.
+        let value = unsafe { info.si_value() };
+        SEEN.fetch_add(1 + value.sival_ptr.addr() as i32, Ordering::SeqCst);
+    }
+
+    fn queue(value: usize) {
+        let value = libc::sigval {
+            sival_ptr: std::ptr::without_provenance_mut(value),
+        };
+        // SAFETY: takes nothing.
+        let me = unsafe { libc::pthread_self() };
+        // SAFETY: a live thread, this one.
+        unsafe { libc::pthread_sigqueue(me, libc::SIGRTMIN(), value) };
+    }
+
+    #[test]
+    fn a_handler_waits_for_the_outermost_scope() {
+        // SAFETY: all-zero is an action.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = handler as extern "C" fn(i32, *const libc::siginfo_t) as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+        // SAFETY: a handler that only adds to an atomic.
+        unsafe { libc::sigaction(libc::SIGRTMIN(), &raw const action, std::ptr::null_mut()) };
+        signal::adopt_all();
+        let outer = enter();
+        let inner = enter();
+        queue(10);
+        queue(100);
+        drop(inner);
+        assert_eq!(SEEN.load(Ordering::SeqCst), 0);
+        drop(open());
+        assert_eq!(SEEN.load(Ordering::SeqCst), 112, "real-time signals queue");
+        queue(1000);
+        assert_eq!(SEEN.load(Ordering::SeqCst), 112, "the scope goes on");
+        drop(outer);
+        assert_eq!(SEEN.load(Ordering::SeqCst), 1113);
+        queue(10_000);
+        assert_eq!(SEEN.load(Ordering::SeqCst), 11_114);
+    }
+}
