@@ -214,3 +214,24 @@ fn a_failed_ring_gives_its_memory_back() {
     std::thread::sleep(Duration::from_millis(100));
     expect_all("subscriber", &running.kill().stdout, 0..200);
 }
+
+/// A send that completes in error stops the queue pair. The card has lost that one; the next go
+/// by the kernel, long before any of them asks for its completion.
+#[test]
+fn a_send_in_error_costs_one_datagram() {
+    // IBV_WC_LOC_QP_OP_ERR, LOC_PROT_ERR, WR_FLUSH_ERR, RETRY_EXC_ERR, GENERAL_ERR.
+    for status in [2, 4, 5, 12, 21] {
+        let fault = format!("tx.error=150:{status}");
+        let Some(finished) = exchange(&[("SOFTVERBS_FAULTS", &fault)], 300) else {
+            return;
+        };
+        let said = &finished.stderr;
+        assert!(
+            finished.stdout.starts_with("1 0 "),
+            "{fault}: {}{said}",
+            finished.stdout
+        );
+        let line = "veth0: the queue pair is in error; its sockets go to the kernel";
+        assert_eq!(said.matches(line).count(), 1, "{fault}: {said}");
+    }
+}

@@ -8,6 +8,7 @@ mod doctor;
 mod faults;
 mod mixed;
 mod mtu;
+mod options;
 mod real;
 mod rig;
 mod wires;

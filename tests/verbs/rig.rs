@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tests::backend::{on_software, softverbs};
+use tests::check::DEFAULTS;
 use tests::netns::Netns;
-use tests::preload::{Mode, Program, Running};
+use tests::preload::{Finished, Mode, Program, Running, tool};
 use tests::stats::{self, Snapshot};
-use tests::topology::Lab;
+use tests::topology::{FAR, Lab};
 use tests::victim::{self, Variant};
 
 /// The victims' group and port.
@@ -75,6 +76,30 @@ pub(crate) fn subscriber(lab: &Lab, mode: Mode, env: &[(&str, &str)], args: &[&s
     let mut running = program.spawn();
     running.wait_for("ready");
     running
+}
+
+/// A ping-pong of 64-byte datagrams with the far host's kernel, by the doctor's own program.
+/// It prints how many were lost, and how many came twice.
+pub(crate) fn exchange(env: &[(&str, &str)], rounds: usize) -> Option<Finished> {
+    let lab = Lab::open()?;
+    let doctor = tool("shim-doctor");
+    let answering = Program::new(&doctor, &["--answer", "7777", "--seconds", "50"])
+        .on(&lab.far)
+        .mode(Mode::Native)
+        .limit(Duration::from_secs(60))
+        .spawn();
+    std::thread::sleep(Duration::from_millis(200));
+    let (to, count) = (format!("{FAR}:7777"), rounds.to_string());
+    let mut program = Program::new(&doctor, &["--exchange", &to, "--count", &count])
+        .on(&lab.near)
+        .mode(DEFAULTS)
+        .device(over_packet());
+    for (name, value) in env {
+        program = program.env(name, value);
+    }
+    let finished = program.run().success("exchange");
+    let _ = answering.kill();
+    Some(finished)
 }
 
 /// Sends these numbers from the far host, `gap` apart.

@@ -121,6 +121,8 @@ pub struct Row {
     pub label: &'static str,
     /// Whether it does anything.
     pub effect: Effect,
+    /// Of one without effect: why nothing follows from it.
+    pub idle: &'static str,
     /// One sentence.
     pub help: &'static str,
 }
@@ -135,6 +137,7 @@ const fn row(kind: Kind, default: Preset, show: Show) -> Row {
         show,
         label: "",
         effect: Effect::NotYet,
+        idle: "",
         help: "",
     }
 }
@@ -236,6 +239,12 @@ impl Row {
 
     pub(super) const fn acts(mut self) -> Self {
         self.effect = Effect::Yes;
+        self
+    }
+
+    /// Does nothing here, for this reason.
+    pub(super) const fn idle(mut self, why: &'static str) -> Self {
+        self.idle = why;
         self
     }
 

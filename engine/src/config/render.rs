@@ -16,7 +16,7 @@ fn default_text(row: &Row) -> String {
 fn effect_text(effect: Effect) -> &'static str {
     match effect {
         Effect::Yes => "",
-        Effect::NotYet => "effect: none yet",
+        Effect::NotYet => "effect: none",
         Effect::Tcp => "effect: none, TCP stays with the kernel",
         Effect::Deprecated => "deprecated",
     }
@@ -44,6 +44,9 @@ pub fn listing() -> String {
         if row.effect != Effect::Yes {
             let _ = writeln!(out, "    {}", effect_text(row.effect));
         }
+        if !row.idle.is_empty() {
+            let _ = writeln!(out, "    because: {}", row.idle);
+        }
     }
     out
 }
@@ -68,17 +71,30 @@ pub fn markdown() -> String {
             row.name
         );
     }
-    for (effect, title) in [
-        (Effect::NotYet, "Accepted and checked, without effect yet"),
-        (
-            Effect::Tcp,
-            "Accepted without effect, for TCP stays with the kernel",
-        ),
-    ] {
-        let of_it = rows().filter(|r| r.effect == effect);
-        let names: Vec<_> = of_it.map(|r| format!("`{}`", r.name)).collect();
-        let _ = writeln!(out, "\n{title}: {}.", names.join(", "));
+    let names = |rows: Vec<&Row>| {
+        let names: Vec<_> = rows.iter().map(|r| format!("`{}`", r.name)).collect();
+        names.join(", ")
+    };
+    let of = |effect| rows().filter(move |r| r.effect == effect);
+    let mut reasons: Vec<&str> = Vec::new();
+    for row in of(Effect::NotYet) {
+        if !reasons.contains(&row.idle) {
+            reasons.push(row.idle);
+        }
     }
+    let _ = writeln!(
+        out,
+        "\nAccepted and checked, without effect, and why:\n\n| Variables | Why |\n|---|---|"
+    );
+    for why in reasons {
+        let rows = of(Effect::NotYet).filter(|r| r.idle == why).collect();
+        let _ = writeln!(out, "| {} | {why} |", names(rows));
+    }
+    let _ = writeln!(
+        out,
+        "\nAccepted without effect, for TCP stays with the kernel: {}.",
+        names(of(Effect::Tcp).collect())
+    );
     out
 }
 

@@ -453,3 +453,12 @@ proptest::proptest! {
         let _ = rules.lookup("a", "*", Role::UdpSender, any, Some(any));
     }
 }
+
+#[test]
+fn what_does_nothing_says_why() {
+    for opt in Opt::ALL {
+        let row = opt.row();
+        let idle = row.effect == Effect::NotYet;
+        assert_eq!(idle, !row.idle.is_empty(), "{}", row.name);
+    }
+}

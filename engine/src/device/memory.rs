@@ -53,6 +53,7 @@ impl Backend for Memory {
             transmit: Box::new(MemoryTransmit { wire }),
             slots: SLOTS as u32,
             device: String::new(),
+            memory: None,
         })
     }
 }

@@ -226,7 +226,7 @@ pub trait Transmit: Send + Sync + Debug {
     /// go. It is not freed.
     fn retire(&self) {}
 
-    /// As [`Queue::take_fault`], for rings that only send.
+    /// As [`Queue::take_fault`]: what only sends notice, and all of a ring that only sends.
     fn take_fault(&self) -> Option<Fault> {
         None
     }
@@ -274,6 +274,8 @@ pub struct Opened {
     pub slots: u32,
     /// The device behind the interface by its own name (`mlx5_0`); empty: it has none.
     pub device: String,
+    /// What its buffers lie in, where that is ours to choose.
+    pub memory: Option<&'static str>,
 }
 
 /// A kind of device.

@@ -68,6 +68,7 @@ impl Backend for Packet {
             transmit: transmit(port)?,
             slots,
             device: String::new(),
+            memory: None,
         })
     }
 
@@ -77,6 +78,7 @@ impl Backend for Packet {
             transmit: transmit(port)?,
             slots: 0,
             device: String::new(),
+            memory: None,
         })
     }
 }

@@ -261,11 +261,8 @@ impl Ring {
 
     /// The next report of the device; None also while another thread polls the ring.
     pub(super) fn take_fault(&self) -> Option<Fault> {
-        if self.receives() {
-            self.state.try_lock()?.queue.take_fault()
-        } else {
-            self.transmit.take_fault()
-        }
+        let of_queue = self.state.try_lock()?.queue.take_fault();
+        of_queue.or_else(|| self.transmit.take_fault())
     }
 
     /// Addresses have changed: see [`Self::is_own`].

@@ -553,6 +553,7 @@ impl Core {
             why,
         } = chosen;
         let device = opened.device.clone();
+        let memory = opened.memory.map(|m| format!(", buffers in {m}"));
         if backend.delivery() == Delivery::Steered {
             self.claim_event();
         }
@@ -573,9 +574,10 @@ impl Core {
         if first {
             let on = if device.is_empty() { "" } else { " on " };
             self.say(&format!(
-                "interface {}: accelerated by {}{on}{device} ({why})",
+                "interface {}: accelerated by {}{on}{device} ({why}){}",
                 interface.name,
-                backend.name()
+                backend.name(),
+                memory.unwrap_or_default()
             ));
         }
         if self.tuning.mtu > interface.mtu && !directory.mtu_warned {

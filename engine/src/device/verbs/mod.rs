@@ -128,17 +128,22 @@ fn open_queue(
     let total = receive + TxRing::memory(&tx);
     let region = Region::new(domain, total, options.huge)
         .map_err(|error| probe::memory_reason(error, memory_is_limited()))?;
-    let queue = |entries, channel| {
+    let pages = if region.is_huge() {
+        "huge pages"
+    } else {
+        "ordinary pages"
+    };
+    let queue = |entries, channel, stamps| {
         let options = CqOptions {
             entries,
             channel,
-            stamps: channel && options.stamps && limits.stamps,
+            stamps: stamps && options.stamps && limits.stamps,
         };
         CompletionQueue::new(domain.context(), options).map_err(refused)
     };
     let receives = rx.map_or(1, |rx| rx.slots);
-    let mut receive_cq = queue(receives, rx.is_some())?;
-    let send_cq = queue(tx.slots, false)?;
+    let mut receive_cq = queue(receives, rx.is_some(), rx.is_some())?;
+    let send_cq = queue(tx.slots, true, false)?;
     if let Some((count, period)) = options.moderation.filter(|_| rx.is_some()) {
         // Where there is none, interrupts come one by one.
         let _ = receive_cq.moderate(count, period);
@@ -180,6 +185,7 @@ fn open_queue(
         transmit: Box::new(transmit),
         slots: rx.map_or(0, |rx| rx.slots),
         device: device.name.name.clone(),
+        memory: Some(pages),
     })
 }
 

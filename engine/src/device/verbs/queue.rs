@@ -147,7 +147,11 @@ struct Sender {
 }
 
 impl VerbsTransmit {
-    pub(super) fn new(ring: TxRing, checksums: bool, member: Arc<Member>) -> Self {
+    pub(super) fn new(mut ring: TxRing, checksums: bool, member: Arc<Member>) -> Self {
+        ring.watch_errors();
+        if let Some(fd) = ring.error_fd() {
+            let _ = member.device.watch.add(fd);
+        }
         let sender = Sender {
             ring,
             reported: false,
@@ -165,6 +169,10 @@ impl Sender {
     fn look_for_failure(&mut self) {
         if self.ring.failed().is_some() && !self.reported {
             self.reported = true;
+            // What is flushed from now on says nothing new.
+            if let Some(fd) = self.ring.error_fd() {
+                self.member.device.watch.remove(fd);
+            }
             self.member.report(Fault::QueueError);
         }
     }
@@ -191,8 +199,11 @@ impl Transmit for VerbsTransmit {
     }
 
     fn take_fault(&self) -> Option<Fault> {
-        let ring = self.ring.lock()?;
-        ring.as_ref()?.member.take_fault()
+        let mut ring = self.ring.lock()?;
+        let sender = ring.as_mut()?;
+        sender.ring.watch_errors();
+        sender.look_for_failure();
+        sender.member.take_fault()
     }
 
     fn event_fd(&self) -> Option<RawFd> {

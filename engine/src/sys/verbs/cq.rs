@@ -252,12 +252,24 @@ impl CompletionQueue {
     /// # Errors
     /// The device's; no wake-up will come.
     pub fn arm(&mut self) -> Result<(), Errno> {
+        self.request(false)
+    }
+
+    /// The same for completions in error alone: a raw packet never is a solicited one.
+    ///
+    /// # Errors
+    /// As [`Self::arm`].
+    pub fn arm_for_errors(&mut self) -> Result<(), Errno> {
+        self.request(true)
+    }
+
+    fn request(&mut self, errors_alone: bool) -> Result<(), Errno> {
         let _errno = foreign::brief();
         if self.armed {
             self.clear_events();
         }
         // SAFETY: the queue is alive.
-        check(unsafe { (self.notify)(self.shared.raw.as_ptr(), 0) })?;
+        check(unsafe { (self.notify)(self.shared.raw.as_ptr(), errors_alone.into()) })?;
         self.armed = true;
         Ok(())
     }

@@ -29,7 +29,11 @@ struct Pages {
 impl Pages {
     fn map(len: usize, huge: bool) -> Result<Self, Errno> {
         let (page, extra) = if huge {
-            (HUGE_PAGE, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)
+            // Taken now: a page that is not there after all would be a fault later.
+            (
+                HUGE_PAGE,
+                libc::MAP_HUGETLB | libc::MAP_HUGE_2MB | libc::MAP_POPULATE,
+            )
         } else {
             (PAGE, 0)
         };

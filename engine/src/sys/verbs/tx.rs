@@ -12,6 +12,7 @@ use crate::error::Errno;
 use ibverbs_sys as ibv;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use std::os::fd::RawFd;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -244,6 +245,21 @@ impl TxRing {
             libc::ENOMEM | libc::ENOBUFS | libc::EAGAIN => Errno::AGAIN,
             n if n > 0 => Errno(n),
             _ => Errno(libc::EIO),
+        }
+    }
+
+    /// Polls readable when a send has failed, after [`Self::watch_errors`].
+    #[must_use]
+    pub fn error_fd(&self) -> Option<RawFd> {
+        self.cq.sleep_fd()
+    }
+
+    /// Asks to be told of a send that fails, and looks whether one has: without it that shows
+    /// only when the next one asks for its completion.
+    pub fn watch_errors(&mut self) {
+        if self.failed == 0 {
+            let _ = self.cq.arm_for_errors();
+            self.reap();
         }
     }
 

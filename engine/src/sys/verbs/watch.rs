@@ -1,4 +1,5 @@
-//! One descriptor for a device's asynchronous events and for what its own queues notice.
+//! One descriptor for a device's asynchronous events, for sends that fail, and for what its
+//! own queues notice.
 //!
 //! Source: epoll(7), eventfd(2).
 
@@ -9,7 +10,7 @@ use rustix::event::epoll;
 use rustix::fd::IntoRawFd;
 use std::os::fd::{AsRawFd, RawFd};
 
-/// Polls readable while either has something.
+/// Polls readable while any of them has something.
 #[derive(Debug)]
 pub struct EventWatch {
     epoll: Handle,
@@ -27,15 +28,28 @@ impl EventWatch {
             epoll: Handle::new(epoll.into_raw_fd())?,
             alarm: Event::open()?,
         };
-        for fd in [events, watch.alarm.raw()] {
-            let event = libc::epoll_event {
-                events: libc::EPOLLIN as u32,
-                u64: 0,
-            };
-            let at = std::ptr::from_ref(&event).addr();
-            event::epoll_ctl(watch.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, at)?;
-        }
+        watch.add(events)?;
+        watch.add(watch.alarm.raw())?;
         Ok(watch)
+    }
+
+    /// Watches one more descriptor, until it is closed or removed.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC.
+    pub fn add(&self, fd: RawFd) -> Result<(), Errno> {
+        let event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: 0,
+        };
+        let at = std::ptr::from_ref(&event).addr();
+        event::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, at).map(drop)
+    }
+
+    /// Watches a descriptor no more.
+    #[cold]
+    pub fn remove(&self, fd: RawFd) {
+        let _ = event::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, 0);
     }
 
     /// Sleep on it.
