@@ -10,6 +10,7 @@
 //! looked up with care: without them the system call is made.
 
 mod fd;
+mod number;
 mod process;
 mod ready;
 mod signal;
@@ -70,6 +71,7 @@ extern "C" fn load() {
     process::resolve();
     signal::resolve();
     crate::abi::kernel::resolve();
+    number::resolve();
     crate::startup::load();
 }
 

@@ -41,6 +41,7 @@ pub struct Case {
     cold: bool,
     wrapper: Vec<&'static str>,
     public: bool,
+    packet: bool,
 }
 
 impl Case {
@@ -57,6 +58,7 @@ impl Case {
             cold: false,
             wrapper: Vec::new(),
             public: false,
+            packet: false,
         }
     }
 
@@ -130,6 +132,13 @@ impl Case {
         self
     }
 
+    /// Its configurations name the packet device, whatever the run is about.
+    #[must_use]
+    pub fn on_packet(mut self) -> Self {
+        self.packet = true;
+        self
+    }
+
     /// Runs it natively, then in every configuration.
     ///
     /// # Panics
@@ -171,8 +180,13 @@ impl Case {
     }
 
     /// The device whose rings serve it, by the statistics.
-    fn backend() -> &'static str {
-        Backend::current().name()
+    fn backend(&self) -> &'static str {
+        let backend = if self.packet {
+            Backend::Packet
+        } else {
+            Backend::current()
+        };
+        backend.name()
     }
 
     fn once(&self, mode: Mode) -> Option<(Finished, Vec<Result<Snapshot, String>>)> {
@@ -221,7 +235,7 @@ impl Case {
                 let (got_rx, got_tx) = (best(stats::rx), best(stats::tx));
                 let accelerated = taken.iter().any(|s| {
                     s.sockets.iter().any(|s| s.accelerated)
-                        && s.rings.iter().any(|r| r.backend == Self::backend())
+                        && s.rings.iter().any(|r| r.backend == self.backend())
                 });
                 assert!(
                     accelerated && got_rx >= *rx && got_tx >= *tx,

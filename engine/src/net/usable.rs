@@ -11,14 +11,15 @@ use crate::error::Reason;
 pub fn usable(config: &Config, interface: &Interface) -> Result<(), Reason> {
     let named = config.interfaces();
     let is_named = named.contains(&interface.name);
+    if interface.kind == LinkKind::Loopback && !is_named {
+        return Err(Reason::Loopback);
+    }
     if !named.is_empty() && !is_named {
         return Err(Reason::NotNamed);
     }
     match interface.kind {
-        LinkKind::Ethernet => {}
         // Loopback frames carry an Ethernet header too.
-        LinkKind::Loopback if is_named => {}
-        LinkKind::Loopback => return Err(Reason::Loopback),
+        LinkKind::Ethernet | LinkKind::Loopback => {}
         LinkKind::Other => return Err(Reason::NotEthernet),
     }
     if interface.master.is_some() {

@@ -544,7 +544,7 @@ impl Core {
     pub(super) fn refresh_ring(&self, ring: &Ring, tables: &Tables) {
         let locals = tables
             .interfaces()
-            .flat_map(|i| i.addresses.iter().map(|a| a.addr))
+            .flat_map(|i| i.addresses.iter().map(|a| (a.addr, i.index)))
             .collect();
         let filtered = self.filtered.lock().clone();
         let open = |m: &Membership| {

@@ -61,7 +61,7 @@ impl UdpSocket {
             return false;
         };
         let interfaces = self.candidates(control, *local.ip()).unwrap_or_default();
-        let opened = interfaces.iter().filter(|i| {
+        let opened = interfaces.iter().filter(|i| !i.loopback).filter(|i| {
             self.open_transmit(control, directory, i, *local.ip())
                 .is_ok()
         });
@@ -141,12 +141,27 @@ impl UdpSocket {
         let config = &self.core.config;
         let tables = self.core.tables.read();
         let bound = !local.is_unspecified() && !local.is_multicast();
+        let peer = control.peer.and_then(super::control::v4);
         if bound {
-            let owner = tables
-                .interface_by_address(local)
-                .ok_or(Reason::OtherInterface)?;
-            net::usable(config, owner)?;
-            return Ok(vec![owner.clone()]);
+            // What this host sends to itself comes by loopback, to whatever address.
+            let own = tables.interfaces().find(|i| i.loopback);
+            let owner = if local.is_loopback() || peer.is_some_and(|p| p.ip().is_loopback()) {
+                own
+            } else {
+                tables.interface_by_address(local)
+            };
+            let owner = owner.ok_or(Reason::OtherInterface)?;
+            let fit = net::usable(config, owner);
+            let usable = |i: &&Interface| net::usable(config, i).is_ok();
+            let mut list: Vec<_> = own.filter(usable).into_iter().cloned().collect();
+            if fit.is_ok() && !owner.loopback {
+                list.push(owner.clone());
+            }
+            return if list.is_empty() {
+                fit.map(|()| list)
+            } else {
+                Ok(list)
+            };
         }
         let mut refusal = Reason::NoInterface;
         let mut list = Vec::new();

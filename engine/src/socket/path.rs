@@ -63,8 +63,8 @@ pub struct RingState {
     pub(super) queue: Box<dyn Queue>,
     /// Sockets attached to this ring.
     pub demux: Demux<Arc<UdpSocket>>,
-    /// Addresses of this host.
-    pub locals: Vec<Ipv4Addr>,
+    /// Addresses of this host, and the interfaces that have them.
+    pub locals: Vec<(Ipv4Addr, u32)>,
     /// Groups that anybody on this host has joined on this interface.
     pub groups: HostGroups,
     /// Addresses of this interface.
@@ -151,6 +151,8 @@ pub struct Ring {
     pub dead: AtomicBool,
     /// Largest IP packet when it was opened, bytes.
     pub mtu: u32,
+    /// This host talks to itself here: each source is its own, each destination, too.
+    loopback: bool,
     pub(super) event_fd: AtomicI32,
     health: AtomicU8,
 }
@@ -221,6 +223,7 @@ impl Ring {
             foreign: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             mtu: interface.mtu,
+            loopback: interface.loopback,
             event_fd: AtomicI32::new(-1),
             health: AtomicU8::new(Health::Good as u8),
         };
@@ -495,6 +498,7 @@ impl Ring {
             Parsed::Udp(udp) => {
                 if let Some(entry) =
                     self.datagram(&udp, (frame.timestamp, frame.timestamp), picture, direct)
+                    && !self.loopback
                 {
                     *beaten = picture.way(plain, entry, frame.timestamp);
                 }
@@ -531,7 +535,7 @@ impl Ring {
                 }
             }
             Parsed::Fragment(fragment) => {
-                if !picture.is_local(fragment.dst) && !fragment.dst.is_multicast() {
+                if !self.is_here(fragment.dst, picture) && !fragment.dst.is_multicast() {
                     return;
                 }
                 let Some(whole) = reassembler.push(fragment, frame.timestamp) else {
@@ -565,11 +569,17 @@ impl Ring {
         if number == self.foreign.load(Ordering::Relaxed) {
             return false;
         }
-        let own = picture.is_local(*source.ip());
+        let own = !self.loopback && picture.is_local(*source.ip());
         if !own {
             self.foreign.store(number, Ordering::Relaxed);
         }
         own
+    }
+
+    /// Whether a unicast destination is an address of this host.
+    #[inline]
+    fn is_here(&self, destination: Ipv4Addr, picture: Picture<'_>) -> bool {
+        self.loopback || picture.is_local(destination)
     }
 
     /// Answers with the entry that got it, if there is just one.
@@ -582,7 +592,12 @@ impl Ring {
         picture: Picture<'p>,
         direct: &mut D,
     ) -> Option<&'p Entry<Arc<UdpSocket>>> {
-        let record = record(udp, self.ifindex, timestamp);
+        let ifindex = if self.loopback {
+            picture.owner(*udp.dst.ip(), self.ifindex)
+        } else {
+            self.ifindex
+        };
+        let record = record(udp, ifindex, timestamp);
         if self.is_own(udp.src, picture) {
             // As `ip_route_input` of Linux: nobody else may use an address of ours.
         } else if udp.dst.ip().is_multicast() {
@@ -602,7 +617,7 @@ impl Ring {
             }
         } else if let Some(entry) = picture.demux.best(&record)
             // A bound address is local, or the kernel would not have bound it.
-            && (!entry.wants.local.is_unspecified() || picture.is_local(*udp.dst.ip()))
+            && (!entry.wants.local.is_unspecified() || self.is_here(*udp.dst.ip(), picture))
         {
             if entry.place == Place::Here || entry.target.takes_from(entry.place, begun) {
                 entry.target.accept(&record, udp.payload, direct);
@@ -631,7 +646,7 @@ pub(super) fn record(udp: &UdpFrame<'_>, ifindex: u32, timestamp: u64) -> Record
 #[derive(Clone, Copy)]
 struct Picture<'a> {
     demux: &'a Demux<Arc<UdpSocket>>,
-    locals: &'a [Ipv4Addr],
+    locals: &'a [(Ipv4Addr, u32)],
     groups: &'a HostGroups,
 }
 
@@ -657,9 +672,17 @@ impl Picture<'_> {
         }
     }
 
+    /// What comes by loopback came in, for Linux, by the interface that has the address
+    /// (`inet_iif` of a local route); anything else of 127.0.0.0/8 by loopback itself.
+    #[cold]
+    fn owner(&self, address: Ipv4Addr, loopback: u32) -> u32 {
+        let known = self.locals.iter().find(|(own, _)| *own == address);
+        known.map_or(loopback, |(_, ifindex)| *ifindex)
+    }
+
     #[inline]
     fn is_local(&self, address: Ipv4Addr) -> bool {
-        self.locals.contains(&address)
+        self.locals.iter().any(|(own, _)| *own == address)
     }
 }
 

@@ -120,7 +120,8 @@ impl Core {
         // Before the tables are locked: the directory's lock comes first.
         let own_member = multicast && self.has_member(route.oif, dst);
         let tables = self.tables.read();
-        let interface = tables.interface(route.oif)?;
+        // Loopback is the kernel's to send on: it knows who listens.
+        let interface = tables.interface(route.oif).filter(|i| !i.loopback)?;
         let dst_mac = match route.kind {
             RouteKind::Multicast if multicast && ttl > 0 => {
                 // With members on this host the kernel sends: it feeds them and the wire.
