@@ -18,6 +18,11 @@ fn fork_read() {
 }
 
 #[test]
+fn fork_left() {
+    Case::new("fork_left").engine(1, 0).run();
+}
+
+#[test]
 fn fork_use() {
     Case::new("fork_use").engine(1, 0).run();
 }
