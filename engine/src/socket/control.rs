@@ -32,7 +32,7 @@ pub(super) mod tx_kernel {
     pub(crate) const MORE: u32 = 1 << 6;
     /// The kernel socket has an error to report (ICMP).
     pub(crate) const ERROR: u32 = 1 << 7;
-    /// IP_MTU_DISCOVER other than the default, where sizes and errors are the kernel's.
+    /// IP_MTU_DISCOVER that forbids fragments, where sizes and errors are the kernel's.
     pub(crate) const PMTU: u32 = 1 << 5;
     /// No ring sends for it: what [`super::UdpSocket::reconcile`] decides.
     pub(crate) const UNSERVED: u32 = 1 << 8;
@@ -473,7 +473,7 @@ impl UdpSocket {
                 control.dont_fragment = how == libc::IP_PMTUDISC_WANT;
                 self.with_tx(
                     tx_kernel::PMTU,
-                    !matches!(how, libc::IP_PMTUDISC_WANT | libc::IP_PMTUDISC_DONT),
+                    matches!(how, libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE),
                 );
             }
             libc::IP_OPTIONS => self.with_tx(tx_kernel::OPTIONS, len != 0),
@@ -587,12 +587,8 @@ impl UdpSocket {
         }
         let local = control.local.ok_or(Reason::NotBound)?;
         let address = v4(local).ok_or(Reason::NativeV6)?;
-        if address.ip().is_loopback() {
-            return Err(Reason::Loopback);
-        }
         match control.peer.map(|p| (p.ip(), v4(p))) {
             Some((IpAddr::V6(_), None)) => Err(Reason::NativeV6),
-            Some((_, Some(peer))) if peer.ip().is_loopback() => Err(Reason::Loopback),
             _ => Ok(address),
         }
     }
