@@ -9,7 +9,7 @@
 //! - [`backend`]: on which device.
 //! - [`victim`]: compiling the small C programs.
 //! - [`peer`]: the far host's end, driven by the victim over a Unix socket.
-//! - [`stats`]: the counters of a live process.
+//! - [`stats`], [`sampler`]: the counters of a live process, of all processes of a run.
 //! - [`mod@check`]: a case: transcript equality and proof of acceleration.
 //!
 //! It must never leave a namespace, a process or a file behind, also when a test
@@ -22,6 +22,7 @@ pub mod netns;
 pub mod peer;
 pub mod preload;
 pub mod require;
+pub mod sampler;
 pub mod stats;
 pub mod talk;
 pub mod topology;
