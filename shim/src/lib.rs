@@ -32,3 +32,7 @@ mod verdict;
 
 /// Which descriptor numbers are ours.
 static FDS: fdtable::FdTable = fdtable::FdTable::new();
+
+/// Not the program's: a handler may have interrupted that.
+#[global_allocator]
+static HEAP: engine::sys::heap::Heap = engine::sys::heap::Heap;

@@ -24,6 +24,7 @@ use abi::kernel;
 use engine::error::Reason;
 use engine::ready::Object;
 use engine::sys::defer::{self, Scope};
+use engine::sys::heap;
 use libc::{c_char, c_int, msghdr};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
@@ -52,11 +53,13 @@ extern "C" fn prepare() {
         if let Some(stack) = startup::running() {
             stack.fork_prepare();
         }
+        heap::hold();
     }
 }
 
 extern "C" fn parent() {
     if is_own() {
+        heap::release();
         if let Some(stack) = startup::running() {
             stack.fork_parent();
         }
@@ -67,6 +70,7 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     PID.store(kernel::getpid(), Ordering::Relaxed);
+    heap::release();
     if let Some(stack) = startup::running() {
         stack.fork_child();
     }

@@ -12,6 +12,7 @@ pub mod fd;
 pub mod file;
 pub mod foreign;
 pub mod handle;
+pub mod heap;
 pub mod leave;
 pub mod mutex;
 pub mod netlink;
