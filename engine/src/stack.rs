@@ -240,6 +240,8 @@ struct Control {
     neighbors_at: u64,
     groups_at: u64,
     looked_at: u64,
+    /// A device may have something to report.
+    reports: bool,
 }
 
 impl Control {
@@ -251,6 +253,7 @@ impl Control {
             neighbors_at: 0,
             groups_at: 0,
             looked_at: 0,
+            reports: true,
         }
     }
 
@@ -274,6 +277,7 @@ impl Control {
                 poll(opened_fd),
                 poll(claimed_fd),
             ];
+            let events_at = set.len();
             set.extend(self.core.event_fds().map(poll));
             let rings_at = set.len();
             set.extend(
@@ -281,7 +285,12 @@ impl Control {
                     .filter_map(|i| self.core.ring(*i).sleep_fd())
                     .map(poll),
             );
-            let armed = idle.iter().all(|i| self.core.ring(*i).arm());
+            let armed = idle.is_empty() || {
+                // Else a thread without locks that has only lost its core for a while would
+                // have a rival for good.
+                let _visit = ring::visit();
+                idle.iter().all(|i| self.core.ring(*i).arm())
+            };
             let timeout = if armed { self.timeout(now, busy) } else { 0 };
             let woken = event::ppoll(&mut set, Some(timeout), None);
             let now = clock::monotonic();
@@ -294,6 +303,7 @@ impl Control {
                 }
                 if let Some(event) = opened.filter(|_| set[2].revents != 0) {
                     event.clear();
+                    self.reports = true;
                 }
                 if let Some(event) = claimed.filter(|_| set[3].revents != 0) {
                     event.clear();
@@ -301,6 +311,7 @@ impl Control {
                     self.core.settle_claimed();
                 }
             }
+            self.reports |= set[events_at..rings_at].iter().any(|f| f.revents != 0);
             if !armed || set[rings_at..].iter().any(|f| f.revents != 0) {
                 self.drain(&idle);
             }
@@ -310,10 +321,11 @@ impl Control {
         }
     }
 
-    /// How long to sleep.
+    /// How long to sleep; a ring that could not be asked is busy.
     fn timeout(&self, now: u64, busy: bool) -> u64 {
         // Rings that are being polled are looked at again when they might have stopped.
-        let mut timeout = if busy { UNPOLLED } else { self.next_upkeep() };
+        let soon = busy || self.reports;
+        let mut timeout = if soon { UNPOLLED } else { self.next_upkeep() };
         if self.core.has_shareable() {
             // On whole multiples of the period, as every other process of the host.
             let regular = LOOK_EVERY - now % LOOK_EVERY;
@@ -336,20 +348,32 @@ impl Control {
 
     /// Sockets that came from the kernel a moment ago.
     fn filters(&self) {
-        let _visit = ring::visit();
-        self.core.filter_due();
+        if self.core.has_filters_due() {
+            let _visit = ring::visit();
+            self.core.filter_due();
+        }
     }
 
-    /// What devices report, and who else wants what they bring.
+    /// What devices report, and who else wants what they bring. Only where there is
+    /// something: a thread without locks waits while this one is there.
     fn devices(&mut self, now: u64) {
-        let _visit = ring::visit();
-        self.core.follow_faults(now);
-        self.core.reopen_due(now);
-        self.core.end_moves(now);
-        self.core.reclaim_rings(now);
+        let next = [
+            self.core.next_reopening(),
+            self.core.next_reclaim(),
+            self.core.next_move(),
+        ];
+        let due = next.into_iter().flatten().any(|at| at <= now);
+        if due || self.reports {
+            let _visit = ring::visit();
+            self.reports = self.core.follow_faults(now);
+            self.core.reopen_due(now);
+            self.core.end_moves(now);
+            self.core.reclaim_rings(now);
+        }
         let soon = self.core.looks_soon() && now - self.looked_at >= LOOK_SOON;
         if soon || now / LOOK_EVERY != self.looked_at / LOOK_EVERY {
             self.looked_at = now;
+            let _visit = ring::visit();
             self.core.review_sharing(now);
         }
     }

@@ -28,6 +28,19 @@ fn observed_with(name: &str, mode: Mode, vars: &[(&str, &str)]) -> Option<(Finis
     Some((run, report.expect("a live process has statistics")))
 }
 
+/// A single thread that sleeps has no rival: the control thread looks after its rings as a
+/// guest.
+#[test]
+fn a_sleeper_keeps_its_thread_mode() {
+    for mode in [DEFAULTS, SLEEP] {
+        let observed = observed_with("rcvtimeo", mode, &[("VMA_THREAD_MODE", "0")]);
+        let Some((_, snapshot)) = observed else {
+            return;
+        };
+        assert_eq!(snapshot.process.mode_switches, 0, "{mode:?}");
+    }
+}
+
 /// Every descriptor is accelerated or says why not.
 #[test]
 fn a_reason_for_every_socket() {

@@ -11,4 +11,5 @@ mod mtu;
 mod options;
 mod real;
 mod rig;
+mod stamps;
 mod wires;

@@ -77,6 +77,10 @@ impl Fault {
     }
 }
 
+/// This bit of a frame's time stamp tells, of a device that steers, that the stamp is the
+/// card's own and not that of the look at it.
+pub const CARD_TIME: u64 = 1;
+
 /// A received frame, in place.
 #[derive(Clone, Copy, Debug)]
 pub struct RxFrame<'a> {

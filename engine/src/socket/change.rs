@@ -52,7 +52,8 @@ impl Ring {
     pub(super) fn close_queue(&self) {
         self.receives.store(false, Ordering::Release);
         self.sleep_fd.store(-1, Ordering::Relaxed);
-        self.event_fd.store(-1, Ordering::Relaxed);
+        let events = self.transmit.event_fd().unwrap_or(-1);
+        self.event_fd.store(events, Ordering::Relaxed);
         let queue = self.with(RingState::close);
         self.stats.state.rx_slots.store(0, Ordering::Relaxed);
         drop(queue);

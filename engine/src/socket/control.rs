@@ -162,6 +162,8 @@ const UDP_GRO: i32 = 104;
 const TIMESTAMPING_TX: i32 = 1 << 0 | 1 << 1 | 1 << 8 | 1 << 9;
 const TIMESTAMPING_RX_SOFTWARE: i32 = 1 << 3;
 const TIMESTAMPING_SOFTWARE: i32 = 1 << 4;
+const TIMESTAMPING_RX_HARDWARE: i32 = 1 << 2;
+const TIMESTAMPING_RAW_HARDWARE: i32 = 1 << 6;
 
 impl UdpSocket {
     fn with_bit(&self, bit: u32, on: bool) {
@@ -431,6 +433,8 @@ impl UdpSocket {
                 let flags = get(libc::SO_TIMESTAMPING);
                 let receive = TIMESTAMPING_RX_SOFTWARE | TIMESTAMPING_SOFTWARE;
                 self.with_bit(wanted::TIMESTAMPING, flags & receive == receive);
+                let hardware = TIMESTAMPING_RX_HARDWARE | TIMESTAMPING_RAW_HARDWARE;
+                self.with_bit(wanted::HARDWARE, flags & hardware == hardware);
                 self.with_tx(tx_kernel::DEVICE, flags & TIMESTAMPING_TX != 0);
             }
             libc::SO_RXQ_OVFL => self.with_bit(wanted::RXQ_OVFL, get(libc::SO_RXQ_OVFL) != 0),

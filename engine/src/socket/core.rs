@@ -18,6 +18,7 @@ use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
 use crate::error::{Errno, Reason};
 use crate::net::{self, Membership, Monitor, RouteClient, Tables};
+use crate::ring::Record;
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::defer;
@@ -308,6 +309,12 @@ impl Core {
         self.open_rings()
             .find(|r| r.ifindex == ifindex)
             .map(|r| r.primary)
+    }
+
+    /// Whether a datagram that a ring has brought carries the time of a card: those are odd
+    /// ([`crate::device::CARD_TIME`]), and other devices have none.
+    pub(super) fn is_card_time(&self, record: &Record) -> bool {
+        record.timestamp & device::CARD_TIME != 0 && self.steers(record.ifindex)
     }
 
     /// The control thread sleeps on it; None when no descriptor could be had.

@@ -68,13 +68,57 @@ impl Failures {
     }
 }
 
+/// Another thread polls the ring now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Polling;
+
+impl Ring {
+    /// What the device has reported of itself.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.health.load(Ordering::Relaxed) {
+            0 => Health::Good,
+            1 => Health::NoLink,
+            _ => Health::Failed,
+        }
+    }
+
+    pub(super) fn set_health(&self, health: Health) {
+        self.health.store(health as u8, Ordering::Relaxed);
+    }
+
+    /// It is of no more use.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.health() == Health::Failed
+    }
+
+    /// The next report of the device.
+    ///
+    /// # Errors
+    /// Another thread polls the ring: it cannot be asked now.
+    pub(super) fn take_fault(&self) -> Result<Option<Fault>, Polling> {
+        let of_queue = self.state.try_lock().ok_or(Polling)?.queue.take_fault();
+        Ok(of_queue.or_else(|| self.transmit.take_fault()))
+    }
+}
+
 impl Core {
-    /// Follows what the devices have reported; the control thread's.
-    pub fn follow_faults(&self, now: u64) {
+    /// Follows what the devices have reported; the control thread's. True: a ring could not be
+    /// asked, and has to be soon.
+    pub fn follow_faults(&self, now: u64) -> bool {
         let mut changed = false;
+        let mut left = false;
         for ring in self.open_rings().filter(|r| !r.has_failed()) {
-            while let Some(fault) = ring.take_fault() {
-                changed |= self.follow_fault(ring, fault, now);
+            loop {
+                match ring.take_fault() {
+                    Ok(Some(fault)) => changed |= self.follow_fault(ring, fault, now),
+                    Ok(None) => break,
+                    Err(Polling) => {
+                        left = true;
+                        break;
+                    }
+                }
             }
         }
         if changed {
@@ -82,6 +126,7 @@ impl Core {
             self.routes_changed();
             self.replan();
         }
+        left
     }
 
     /// True: sockets have to move.

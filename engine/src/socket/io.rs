@@ -43,6 +43,9 @@ pub mod wanted {
     pub const PKTINFO6: u32 = 1 << 6;
     /// IP_RECVORIGDSTADDR.
     pub const ORIGDSTADDR: u32 = 1 << 7;
+    /// SO_TIMESTAMPING with SOF_TIMESTAMPING_RX_HARDWARE and SOF_TIMESTAMPING_RAW_HARDWARE; in a
+    /// [`super::Delivery`]: and the datagram's time is its card's.
+    pub const HARDWARE: u32 = 1 << 15;
     /// SO_RXQ_OVFL.
     pub const RXQ_OVFL: u32 = 1 << 8;
 }

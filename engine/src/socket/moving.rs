@@ -151,6 +151,11 @@ impl Core {
         }
     }
 
+    /// Whether [`Self::filter_due`] has something to do.
+    pub fn has_filters_due(&self) -> bool {
+        !self.arrivals.due.lock().is_empty()
+    }
+
     /// Puts the filters on that are due; the control thread's.
     pub fn filter_due(&self) {
         let due = std::mem::take(&mut *self.arrivals.due.lock());

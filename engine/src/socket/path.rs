@@ -9,7 +9,7 @@ use super::groups::HostGroups;
 use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
-use crate::device::{Closed, Delivery, Fault, Flow, Opened, Queue, RxFrame, Transmit, Watch};
+use crate::device::{Closed, Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
@@ -135,7 +135,7 @@ pub struct Ring {
     pub delivery: Delivery,
     /// Counters.
     pub stats: &'static RingBlock,
-    state: Lock<RingState>,
+    pub(super) state: Lock<RingState>,
     pub(super) sleep_fd: AtomicI32,
     /// Not null: what a spinning call may look at.
     pub(super) watch: AtomicPtr<Watch>,
@@ -154,7 +154,7 @@ pub struct Ring {
     /// This host talks to itself here: each source is its own, each destination, too.
     loopback: bool,
     pub(super) event_fd: AtomicI32,
-    health: AtomicU8,
+    pub(super) health: AtomicU8,
 }
 
 /// How a ring's device is, by its own reports.
@@ -240,32 +240,6 @@ impl Ring {
     #[must_use]
     pub fn event_fd(&self) -> Option<RawFd> {
         Some(self.event_fd.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
-    }
-
-    /// What the device has reported of itself.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        match self.health.load(Ordering::Relaxed) {
-            0 => Health::Good,
-            1 => Health::NoLink,
-            _ => Health::Failed,
-        }
-    }
-
-    pub(super) fn set_health(&self, health: Health) {
-        self.health.store(health as u8, Ordering::Relaxed);
-    }
-
-    /// It is of no more use.
-    #[must_use]
-    pub fn has_failed(&self) -> bool {
-        self.health() == Health::Failed
-    }
-
-    /// The next report of the device; None also while another thread polls the ring.
-    pub(super) fn take_fault(&self) -> Option<Fault> {
-        let of_queue = self.state.try_lock()?.queue.take_fault();
-        of_queue.or_else(|| self.transmit.take_fault())
     }
 
     /// Addresses have changed: see [`Self::is_own`].

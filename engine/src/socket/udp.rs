@@ -6,7 +6,7 @@
 
 use super::control::{Control, tx_kernel};
 use super::core::Core;
-use super::io::{Datagram, Delivery, Receive};
+use super::io::{Datagram, Delivery, Receive, wanted};
 use super::migrate::Habits;
 use super::moving::Moving;
 use super::path::{Direct, record};
@@ -19,6 +19,7 @@ use crate::sys::cell::Cell;
 use crate::sys::event::Event;
 use crate::sys::mutex::Mutex;
 use crate::wire::Plain;
+use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{
@@ -461,7 +462,11 @@ impl UdpSocket {
     /// How a datagram is shown to the program.
     #[inline]
     pub(super) fn delivery(&self, record: &Record) -> Delivery {
-        let wanted = self.wanted.load(Ordering::Relaxed);
+        let mut wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted & wanted::HARDWARE != 0 && !self.core.is_card_time(record) {
+            cold_path();
+            wanted &= !wanted::HARDWARE;
+        }
         let destination = *record.destination.ip();
         let local = if wanted == 0 || !destination.is_multicast() {
             destination

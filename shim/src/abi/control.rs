@@ -88,10 +88,15 @@ impl Writer {
             let stamp = [seconds, (nanos / 1000).to_ne_bytes()];
             self.put(libc::SOL_SOCKET, libc::SCM_TIMESTAMP, stamp.as_flattened());
         }
-        if asked(wanted::TIMESTAMPING) {
+        if asked(wanted::TIMESTAMPING) || asked(wanted::HARDWARE) {
             let mut stamps = [[0_u8; 8]; 6];
-            stamps[0] = seconds;
-            stamps[1] = nanos.to_ne_bytes();
+            let stamp = [seconds, nanos.to_ne_bytes()];
+            if asked(wanted::TIMESTAMPING) {
+                stamps[..2].copy_from_slice(&stamp);
+            }
+            if asked(wanted::HARDWARE) {
+                stamps[4..].copy_from_slice(&stamp);
+            }
             self.put(
                 libc::SOL_SOCKET,
                 libc::SCM_TIMESTAMPING,

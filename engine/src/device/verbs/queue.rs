@@ -4,7 +4,7 @@ use super::probe;
 use super::rules::{self, Rules, Scope};
 use super::shared::Member;
 use crate::clock::{self, TickClock};
-use crate::device::{Fault, Flow, Queue, RxFrame, Transmit, Watch};
+use crate::device::{CARD_TIME, Fault, Flow, Queue, RxFrame, Transmit, Watch};
 use crate::error::{Errno, Reason};
 use crate::ring::Lock;
 use crate::sys::event;
@@ -120,14 +120,15 @@ impl Queue for VerbsQueue {
     }
 }
 
-/// The card's time if it is one of this host's clock, else that of the look.
+/// The card's time if it is one of this host's clock, else that of the look; [`CARD_TIME`] says
+/// which.
 #[inline]
 fn stamp(card: u64, taken_at: u64) -> u64 {
     // Also false for a time that is yet to come, and for none.
     if taken_at.wrapping_sub(card) < STAMP_PAST {
-        card
+        card | CARD_TIME
     } else {
-        taken_at
+        taken_at & !CARD_TIME
     }
 }
 
@@ -237,11 +238,12 @@ mod tests {
     #[test]
     fn a_clock_that_nobody_keeps_is_not_believed() {
         const NOW: u64 = 1_700_000_000_000_000_000;
-        assert_eq!(stamp(NOW - 5_000, NOW), NOW - 5_000);
-        assert_eq!(stamp(NOW, NOW), NOW);
+        assert_eq!(stamp(NOW - 5_000, NOW), NOW - 4_999);
+        assert_eq!(stamp(NOW - 5_001, NOW), NOW - 5_001);
+        assert_eq!(stamp(NOW, NOW), NOW + 1);
         assert_eq!(stamp(NOW + 1, NOW), NOW, "from the future");
         assert_eq!(stamp(NOW - STAMP_PAST, NOW), NOW, "from long ago");
-        assert_eq!(stamp(0, NOW), NOW, "none at all");
+        assert_eq!(stamp(0, NOW + 1), NOW, "none at all");
     }
 
     #[test]
