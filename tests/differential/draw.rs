@@ -156,7 +156,7 @@ impl Model {
 
     fn open_slot(&mut self, slot: usize, n: &mut Numbers) {
         let choice = n.below(60);
-        let (v6, nonblock) = (choice % 3 == 2, choice % 5 > 0);
+        let (v6, nonblock) = (choice % 3 == 2, !choice.is_multiple_of(5));
         self.slots[slot] = Slot {
             open: true,
             nonblock,
