@@ -19,12 +19,14 @@ mod transfer;
 
 /// Defines hooks through redhook: `name(arguments) -> result = internal name, pass if
 /// (condition) => operation`. The operation is a [`crate::verdict::Verdict`]; `errno` is kept
-/// meanwhile, `keeping errno` means that the operation does that itself.
+/// meanwhile and handlers are put off, `keeping errno` means that the operation does both itself.
 macro_rules! hooks {
-    (@keep $kept:ident) => {
+    (@keep $kept:ident $scope:ident) => {
+        let $scope = engine::sys::defer::enter();
         let $kept = Some($crate::abi::KeptErrno::new());
     };
-    (@keep $kept:ident errno) => {
+    (@keep $kept:ident $scope:ident errno) => {
+        let $scope = ();
         let $kept = None;
     };
     ($(
@@ -37,10 +39,9 @@ macro_rules! hooks {
                 // Of its own, lest a call that is passed on pay for its frame.
                 #[inline(never)]
                 unsafe fn ours($($arg: $type),*) -> $result {
-                    $crate::hooks::hooks!(@keep kept $($itself)?);
-                    let scope = engine::sys::defer::enter();
+                    $crate::hooks::hooks!(@keep kept scope $($itself)?);
                     let verdict: $crate::verdict::Verdict = $verdict;
-                    drop(scope);
+                    let _ = { scope };
                     // SAFETY: the caller's own arguments.
                     verdict.finish(kept, || unsafe { redhook::real!($name)($($arg),*) })
                 }

@@ -175,3 +175,23 @@ fn thread_modes() {
         .engine(2, 0)
         .run();
 }
+
+/// Budget: 32 MiB for a socket, and for what comes with the first one.
+#[test]
+fn memory_of_a_socket() {
+    const BUDGET_KIB: i64 = 32 << 10;
+    let Some(lab) = Lab::open() else { return };
+    let used = |mode| {
+        let run = Program::new(victim::compile("memory", Variant::Plain), &[])
+            .on(&lab.near)
+            .mode(mode)
+            .run()
+            .success("memory");
+        let held = run.stdout.split_whitespace().nth(1);
+        held.and_then(|n| n.parse::<i64>().ok()).expect("a number")
+    };
+    let more = used(DEFAULTS) - used(Mode::Native);
+    eprintln!("{more} KiB more");
+    // The library and the ring are some MiB: nothing at all would be a broken measurement.
+    assert!((4 << 10..=BUDGET_KIB).contains(&more), "{more} KiB more");
+}

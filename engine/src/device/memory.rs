@@ -7,8 +7,8 @@
 use super::{Backend, Delivery, Flow, Opened, Port, Queue, QueueOptions, RxFrame, Transmit, Watch};
 use crate::clock;
 use crate::error::{Errno, Reason};
-use crate::sys::mutex::Mutex;
 use crossbeam::utils::CachePadded;
+use parking_lot::Mutex;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

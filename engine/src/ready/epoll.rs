@@ -635,6 +635,8 @@ impl EpollSet<'_> {
 }
 
 impl Set for EpollSet<'_> {
+    const SEES_SIGNALS: bool = false;
+
     fn ring_mask(&self) -> u64 {
         self.epoll.ring_mask(0)
     }

@@ -107,6 +107,8 @@ impl PollSet<'_> {
 }
 
 impl Set for PollSet<'_> {
+    const SEES_SIGNALS: bool = true;
+
     fn ring_mask(&self) -> u64 {
         self.members
             .iter()

@@ -5,7 +5,7 @@ use crate::ring::{Limit, Spin, Turn};
 use crate::socket::Core;
 use crate::socket::UdpSocket;
 use crate::sys::defer;
-use crate::sys::event::{self, Event, SignalHold};
+use crate::sys::event::{self, Event, SignalHold, SignalMask};
 use crate::sys::leave::Kept;
 use std::sync::Arc;
 
@@ -31,6 +31,9 @@ pub(super) trait Set {
     fn watch(&mut self, event: &Arc<Event>, on: bool);
     /// Holds descriptors that only the kernel knows.
     fn has_foreign(&self) -> bool;
+    /// Without a time to wait, and with nothing to report, it fails for a signal that the caller's
+    /// mask lets in. epoll does not look then (`ep_poll`).
+    const SEES_SIGNALS: bool;
     /// This call is one of those that look at the kernel before the engine
     /// (VMA_SELECT_SKIP_OS).
     fn kernel_first(&mut self) -> bool;
@@ -69,11 +72,11 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
     }
     if how.timeout == Some(0) {
         return match how.mask {
-            Some(_) => {
+            Some(_) if S::SEES_SIGNALS => {
                 let _open = defer::open();
                 event::ppoll(&mut [], Some(0), how.mask).map(|_| 0)
             }
-            None => Ok(0),
+            _ => Ok(0),
         };
     }
     let tuning = &core.tuning;
@@ -88,6 +91,7 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
     } else {
         tuning.rx_kernel_every
     };
+    let _mask = how.mask.map(SignalMask::set);
     let mut spin = Kept::new(Spin::new(limit, every, how.timeout, false, tuning.cores));
     let mut spin = spin.arm();
     let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;
@@ -109,10 +113,6 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
                 }
                 if sleeping && spin.remaining() == Some(0) {
                     return Ok(0);
-                }
-                if !sleeping && let Some(mask) = how.mask {
-                    let _open = defer::open();
-                    event::ppoll(&mut [], Some(0), Some(mask))?;
                 }
             }
             Turn::Expired => {

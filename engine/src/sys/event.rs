@@ -342,6 +342,28 @@ impl Drop for SignalHold {
     }
 }
 
+/// Another signal mask for a while, as ppoll and its kin have it.
+#[derive(Debug)]
+pub struct SignalMask {
+    old: u64,
+}
+
+impl SignalMask {
+    /// Sets it.
+    #[must_use]
+    pub fn set(mask: u64) -> Self {
+        Self {
+            old: sigprocmask(libc::SIG_SETMASK, mask),
+        }
+    }
+}
+
+impl Drop for SignalMask {
+    fn drop(&mut self) {
+        sigprocmask(libc::SIG_SETMASK, self.old);
+    }
+}
+
 const MEMBARRIER_CMD_PRIVATE_EXPEDITED: usize = 8;
 const MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED: usize = 16;
 

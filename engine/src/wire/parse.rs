@@ -99,8 +99,10 @@ impl<'a> Plain<'a> {
         let h = frame.first_chunk::<HEADERS_LEN>()?;
         // Ethertype IPv4, version 4 and 20 bytes of header: one comparison.
         let plain = u32::from_be_bytes(field(h, 12)) & 0xffff_ff00 == 0x0800_4500;
-        let fragment = u16::from_be_bytes(field(h, 20)) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0;
-        if !plain || fragment || h[23] != PROTOCOL_UDP {
+        // Not a fragment, whatever its TTL, and UDP: another one.
+        const FRAGMENT: u32 = (MORE_FRAGMENTS | FRAGMENT_OFFSET) as u32;
+        let udp = u32::from_be_bytes(field(h, 20)) & (FRAGMENT << 16 | 0xff) == PROTOCOL_UDP as u32;
+        if !plain || !udp {
             return None;
         }
         let header = Sum::ZERO

@@ -80,8 +80,12 @@ fn result(count: libc::ssize_t) -> Result<usize, Errno> {
 /// As [`forward`].
 pub(crate) unsafe fn recvfrom(args: [usize; 6]) -> Result<usize, Errno> {
     let [fd, buffer, len, flags, name, name_len] = args;
+    if flags as c_int & libc::MSG_DONTWAIT != 0 {
+        // SAFETY: passed on.
+        return unsafe { forward(libc::SYS_recvfrom, args) };
+    }
     let original = RECVFROM.get();
-    if flags as c_int & libc::MSG_DONTWAIT != 0 || original.is_null() {
+    if original.is_null() {
         // SAFETY: passed on.
         return unsafe { forward(libc::SYS_recvfrom, args) };
     }

@@ -8,6 +8,7 @@ use crate::abi::{self, wait};
 use crate::ops::transfer as ops;
 use crate::process;
 use crate::verdict::Verdict;
+use engine::sys::defer;
 use libc::{
     c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
@@ -90,6 +91,7 @@ unsafe fn send_one_general(
     name: *const sockaddr,
     name_len: socklen_t,
 ) -> Verdict {
+    let _scope = defer::enter();
     let errno = abi::KeptErrno::new();
     let vector = [one(buffer, len)];
     // SAFETY: the caller's arguments, and a local vector.

@@ -14,7 +14,7 @@ use engine::error::Errno;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
 use engine::socket::io::{Early, Sent};
-use engine::sys::defer;
+use engine::sys::defer::{self, Scope};
 use engine::sys::leave::Kept;
 use libc::c_int;
 use std::io::IoSlice;
@@ -34,39 +34,61 @@ fn forget(fd: RawFd) -> Verdict {
     Verdict::PassThrough
 }
 
-/// read, recv, recvfrom. Keeps `errno` itself.
+/// read, recv, recvfrom. Keeps `errno` and puts handlers off itself.
 ///
-/// Each outcome gives the entry back on its own: where ways meet, the compiler keeps what
-/// only one of them needs.
+/// Each outcome gives the entry back and ends the scope on its own: where ways meet, the
+/// compiler keeps what only one of them needs.
 #[inline(always)]
 pub(crate) fn receive_simple(fd: RawFd, call: &receive::Simple) -> Verdict {
+    let scope = defer::enter();
     let Some(found) = FDS.get(fd) else {
+        drop(scope);
         return Verdict::PassThrough;
     };
     if let Object::Udp(socket) = &found.object {
         match socket.recv_early(&mut call.again(), call.flags()) {
             Early::Done(count) => {
                 drop(found);
+                drop(scope);
                 return Verdict::Handled(count);
             }
-            early => return receive_slowly(found, fd, call.again(), early),
+            early => return receive_slowly(scope, found, fd, call.again(), early),
         }
     }
     drop(found);
+    drop(scope);
     Verdict::PassThrough
 }
 
 #[inline(never)]
-fn receive_slowly(found: Ref<'_>, fd: RawFd, mut call: receive::Simple, early: Early) -> Verdict {
+fn receive_slowly(
+    _scope: Scope,
+    found: Ref<'_>,
+    fd: RawFd,
+    call: receive::Simple,
+    early: Early,
+) -> Verdict {
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
-    let waits = socket.waits(call.flags());
+    if socket.waits(call.flags()) {
+        return receive_waiting(found, fd, call, early);
+    }
+    receive_on(socket, fd, call, early)
+}
+
+/// A call that may never return here.
+#[inline(never)]
+fn receive_waiting(found: Ref<'_>, fd: RawFd, call: receive::Simple, early: Early) -> Verdict {
     let mut found = Kept::new(found);
-    let found = found.arm_if(waits);
-    let Object::Udp(socket) = &found.object else {
-        return Verdict::PassThrough;
-    };
+    match &found.arm().object {
+        Object::Udp(socket) => receive_on(socket, fd, call, early),
+        Object::Epoll(_) => Verdict::PassThrough,
+    }
+}
+
+#[inline]
+fn receive_on(socket: &UdpSocket, fd: RawFd, mut call: receive::Simple, early: Early) -> Verdict {
     let errno = KeptErrno::new();
     let flags = call.flags();
     match socket.recv(fd, &mut call, flags, early) {
@@ -194,10 +216,12 @@ fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, 
     Some(finish(socket, sent, || call.kernel(fd)))
 }
 
-/// write, send and sendto of one buffer. Keeps `errno` itself.
+/// write, send and sendto of one buffer. Keeps `errno` and puts handlers off itself.
 #[inline(always)]
 pub(crate) fn send_simple(fd: RawFd, call: &Simple<'_>) -> Verdict {
+    let scope = defer::enter();
     let Some(found) = FDS.get(fd) else {
+        drop(scope);
         return Verdict::PassThrough;
     };
     if let Object::Udp(socket) = &found.object {
@@ -205,17 +229,19 @@ pub(crate) fn send_simple(fd: RawFd, call: &Simple<'_>) -> Verdict {
         return match socket.send_again(to, payload, flags) {
             Some(count) => {
                 drop(found);
+                drop(scope);
                 Verdict::Handled(count)
             }
-            None => send_slowly(found, fd, call.again()),
+            None => send_slowly(scope, found, fd, call.again()),
         };
     }
     drop(found);
+    drop(scope);
     Verdict::PassThrough
 }
 
 #[inline(never)]
-fn send_slowly(found: Ref<'_>, fd: RawFd, call: Simple<'_>) -> Verdict {
+fn send_slowly(_scope: Scope, found: Ref<'_>, fd: RawFd, call: Simple<'_>) -> Verdict {
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
