@@ -123,6 +123,8 @@ reasons! {
     SharedPort = 21, "port may be shared with other processes";
     /// The engine could not start.
     StartFailed = 22, "the engine could not start";
+    /// Made after setns(2) or unshare(2): the engine is at home in another namespace.
+    OtherNamespace = 26, "the socket belongs to another network namespace";
     /// libibverbs cannot be loaded.
     NoVerbsLibrary = 30, "libibverbs.so.1 is not installed";
     /// No RDMA device belongs to the interface, or it cannot be opened.

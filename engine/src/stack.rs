@@ -10,6 +10,7 @@ use crate::ring;
 use crate::socket::{Announce, Core, Family, ForkState, LOOK_EVERY, Tuning, UdpSocket};
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::event::Event;
+use crate::sys::icmp::PathWatch;
 use crate::sys::mutex::Mutex;
 use crate::sys::{cell, event, fd, file, signal};
 use std::ffi::CString;
@@ -25,6 +26,8 @@ const UNPOLLED: u64 = 10_000_000;
 const NEIGHBOR_REFRESH: u64 = 5_000_000_000;
 /// A kernel without group notifications is asked this often.
 const GROUPS_REFRESH: u64 = 200_000_000;
+/// By then the kernel has noted a path MTU whose message our raw socket has had, ns.
+const PATH_NOTED: u64 = 1_000_000;
 /// Frames emptied from an unpolled ring in one go.
 const DRAIN: usize = 1024;
 /// Bytes of the rules file that are read.
@@ -242,6 +245,8 @@ struct Control {
     looked_at: u64,
     /// A device may have something to report.
     reports: bool,
+    /// When routes are to be forgotten once more.
+    paths_at: Option<u64>,
 }
 
 impl Control {
@@ -254,6 +259,7 @@ impl Control {
             groups_at: 0,
             looked_at: 0,
             reports: true,
+            paths_at: None,
         }
     }
 
@@ -276,6 +282,7 @@ impl Control {
                 poll(errors),
                 poll(opened_fd),
                 poll(claimed_fd),
+                poll(self.core.paths.as_ref().map_or(-1, PathWatch::raw)),
             ];
             let events_at = set.len();
             set.extend(self.core.event_fds().map(poll));
@@ -310,14 +317,31 @@ impl Control {
                     let _visit = ring::visit();
                     self.core.settle_claimed();
                 }
+                if set[4].revents != 0 {
+                    self.paths(now);
+                }
             }
             self.reports |= set[events_at..rings_at].iter().any(|f| f.revents != 0);
             if !armed || set[rings_at..].iter().any(|f| f.revents != 0) {
                 self.drain(&idle);
             }
+            if self.paths_at.is_some_and(|at| now >= at) {
+                self.paths_at = None;
+                self.core.routes_changed();
+            }
             self.filters();
             self.devices(now);
             self.upkeep(now);
+        }
+    }
+
+    /// A path may have another MTU. Our raw socket is served a moment before the kernel takes
+    /// note of it, so once more a little later.
+    fn paths(&mut self, now: u64) {
+        if let Some(watch) = &self.core.paths {
+            watch.clear();
+            self.core.routes_changed();
+            self.paths_at = Some(now + PATH_NOTED);
         }
     }
 
@@ -339,6 +363,7 @@ impl Control {
             self.core.next_reopening(),
             self.core.next_reclaim(),
             self.core.next_move(),
+            self.paths_at,
         ];
         for at in next.into_iter().flatten() {
             timeout = timeout.min(at.saturating_sub(now));

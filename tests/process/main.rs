@@ -5,3 +5,4 @@ mod descriptors;
 mod family;
 mod foreign;
 mod hardship;
+mod kin;

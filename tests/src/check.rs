@@ -18,6 +18,22 @@ pub const SLEEP: Mode = Mode::Shim(&[("VMA_RX_POLL", "0"), ("VMA_SELECT_POLL", "
 /// Spin for ever: no wait ever sleeps.
 pub const SPIN: Mode = Mode::Shim(&[("VMA_SPEC", "latency")]);
 
+/// Tests of a victim's scenes: `scenes!("victim": name rx 1 tx 0; …)`. Two configurations are
+/// enough for what does not wait.
+#[macro_export]
+macro_rules! scenes {
+    ($victim:literal: $($name:ident rx $rx:literal tx $tx:literal;)+) => { $(
+        #[test]
+        fn $name() {
+            $crate::check::Case::new($victim)
+                .args(&[stringify!($name)])
+                .modes(&[$crate::check::DEFAULTS, $crate::check::SLEEP])
+                .engine($rx, $tx)
+                .run();
+        }
+    )+ };
+}
+
 /// What the counters of the shimmed run must show.
 #[derive(Clone, Debug)]
 enum Promise {

@@ -9,18 +9,20 @@
 //! - [`backend`]: on which device.
 //! - [`victim`]: compiling the small C programs.
 //! - [`peer`]: the far host's end, driven by the victim over a Unix socket.
+//! - [`raw`]: crafted packets, and what a host really sends.
 //! - [`stats`], [`sampler`]: the counters of a live process, of all processes of a run.
 //! - [`mod@check`]: a case: transcript equality and proof of acceleration.
 //!
 //! It must never leave a namespace, a process or a file behind, also when a test
 //! panics.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod backend;
 pub mod check;
 pub mod netns;
 pub mod peer;
 pub mod preload;
+pub mod raw;
 pub mod require;
 pub mod sampler;
 pub mod stats;

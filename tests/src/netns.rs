@@ -52,9 +52,7 @@ impl Netns {
     /// # Errors
     /// What sysctl says.
     pub fn sysctl(&self, key: &str, value: &str) -> io::Result<()> {
-        let path = format!("/proc/sys/{}", key.replace('.', "/"));
-        let script = format!("echo {value} > {path}");
-        run(Command::new("ip").args(["netns", "exec", &self.name, "sh", "-c", &script])).map(|_| ())
+        sysctl(&self.name, key, value)
     }
 
     /// `RcvbufErrors` of /proc/net/snmp: datagrams that found a socket's buffer full.
@@ -118,6 +116,16 @@ pub fn sweep() {
 /// What it says on standard error.
 pub fn ip(args: &[&str]) -> io::Result<String> {
     run(Command::new("ip").args(args))
+}
+
+/// See [`Netns::sysctl`], by the namespace's name.
+///
+/// # Errors
+/// What sysctl says.
+pub fn sysctl(name: &str, key: &str, value: &str) -> io::Result<()> {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    let script = format!("echo {value} > {path}");
+    run(Command::new("ip").args(["netns", "exec", name, "sh", "-c", &script])).map(|_| ())
 }
 
 fn run(command: &mut Command) -> io::Result<String> {

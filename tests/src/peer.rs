@@ -7,11 +7,14 @@
 //! A frame is a native-endian `u32` length, then a header line, `\n`, and a payload.
 //! Commands: `open SLOT IP PORT`, `close SLOT`, `join SLOT GROUP`, `send SLOT IP PORT`,
 //! `burst SLOT IP PORT COUNT LENGTH GAP_US`, `later MS SLOT IP PORT`,
-//! `recv SLOT MS`, `ip near|far WORDS…`, `report PID`.
+//! `recv SLOT MS`, `ip near|far WORDS…` (`@near`, `@far`: the hosts' names), `sysctl near|far
+//! KEY VALUE`, `report PID`; raw packets ([`crate::raw`]): `inject DESTINATION SOURCE` (hardware
+//! addresses, or `near` and `far`), `sniff`, `sniffed MS`.
 
 use crate::netns::Netns;
+use crate::raw;
 use crate::stats::{self, Snapshot};
-use crate::topology::Lab;
+use crate::topology::{LINK, Lab};
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -30,6 +33,7 @@ struct Shared {
     reporting: bool,
     slots: Mutex<HashMap<u32, Arc<UdpSocket>>>,
     reports: Mutex<Vec<Result<Snapshot, String>>>,
+    sniffer: Mutex<Option<raw::Port>>,
     stop: AtomicBool,
 }
 
@@ -66,6 +70,7 @@ impl Peer {
             reporting,
             slots: Mutex::default(),
             reports: Mutex::default(),
+            sniffer: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let inner = Arc::clone(&shared);
@@ -235,15 +240,40 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
         }
         ["recv", slot, ms] => receive(&*socket(shared, slot)?, number(ms)?),
         ["ip", host, ..] => {
-            let host = if host == "near" {
-                &shared.near
-            } else {
-                &shared.far
-            };
-            let mut args = vec!["-n", host];
-            args.extend(&words[2..]);
+            let mut args = vec!["-n", shared.host(host)];
+            args.extend(words[2..].iter().map(|word| match *word {
+                "@near" | "@far" => shared.host(&word[1..]),
+                word => word,
+            }));
             crate::netns::ip(&args)?;
             ok()
+        }
+        ["sysctl", host, key, value] => {
+            crate::netns::sysctl(shared.host(host), key, value)?;
+            ok()
+        }
+        ["inject", to, from] => {
+            let (to, from) = (shared.mac(to)?, shared.mac(from)?);
+            raw::Port::open(LINK, false)?.inject(to, from, payload)?;
+            ok()
+        }
+        ["sniff"] => {
+            let port = raw::Port::open(LINK, true)?;
+            *shared
+                .sniffer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(port);
+            ok()
+        }
+        ["sniffed", ms] => {
+            let port = shared
+                .sniffer
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            let port = port.ok_or_else(|| io::Error::other("nobody sniffs"))?;
+            let text = port.sniffed(Duration::from_millis(number(ms)?))?;
+            Ok(format!("ok\n{text}").into_bytes())
         }
         ["report", pid] => {
             if shared.reporting {
@@ -257,6 +287,26 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
             ok()
         }
         _ => Err(io::Error::other("no such command")),
+    }
+}
+
+impl Shared {
+    fn host(&self, host: &str) -> &str {
+        if host == "near" {
+            &self.near
+        } else {
+            &self.far
+        }
+    }
+
+    /// `near` and `far`: the address of that host's interface now.
+    fn mac(&self, text: &str) -> io::Result<raw::Mac> {
+        if text != "near" && text != "far" {
+            return raw::mac(text);
+        }
+        let link = crate::netns::ip(&["-n", self.host(text), "-o", "link", "show", LINK])?;
+        let mut words = link.split_whitespace().skip_while(|w| *w != "link/ether");
+        raw::mac(words.nth(1).unwrap_or_default())
     }
 }
 

@@ -64,10 +64,19 @@ pub fn compile_file(source: &Path, variant: Variant) -> PathBuf {
     let read = |p: &Path| std::fs::read(p).unwrap_or_else(|e| panic!("{}: {e}", p.display()));
     let mut hash = DefaultHasher::new();
     read(source).hash(&mut hash);
-    read(&victims.join("common.h")).hash(&mut hash);
+    let mut headers: Vec<_> = std::fs::read_dir(&victims)
+        .expect("the victims are there")
+        .flatten()
+        .map(|e| e.path())
+        .filter(|p| p.extension().is_some_and(|e| e == "h"))
+        .collect();
     let beside = source.with_extension("h");
-    if beside.exists() {
-        read(&beside).hash(&mut hash);
+    if beside.exists() && !headers.contains(&beside) {
+        headers.push(beside);
+    }
+    headers.sort();
+    for header in headers {
+        read(&header).hash(&mut hash);
     }
     variant.flags().hash(&mut hash);
     let name = source.file_stem().unwrap_or_default().to_string_lossy();

@@ -60,6 +60,13 @@ pub struct InterfaceAddress {
 }
 
 impl InterfaceAddress {
+    /// The addresses of which [`Self::is_broadcast`] is true.
+    pub fn broadcasts(&self) -> impl Iterator<Item = Ipv4Addr> {
+        let last = Ipv4Addr::from(u32::from(self.addr) | !self.mask());
+        let network = (self.prefix < 31).then_some(last);
+        self.broadcast.into_iter().chain(network)
+    }
+
     /// Whether `addr` lies in the same network.
     #[must_use]
     pub fn contains(&self, addr: Ipv4Addr) -> bool {
@@ -70,8 +77,7 @@ impl InterfaceAddress {
     /// (`fib_add_ifaddr`): the assigned one, and the network's last if there is room.
     #[must_use]
     pub fn is_broadcast(&self, addr: Ipv4Addr) -> bool {
-        let last = u32::from(self.addr) | !self.mask();
-        self.broadcast == Some(addr) || (self.prefix < 31 && u32::from(addr) == last)
+        self.broadcasts().any(|b| b == addr)
     }
 
     fn mask(&self) -> u32 {

@@ -2,8 +2,8 @@
 //!
 //! Owns the question's and the answer's form. Never decides: policy rules, multipath,
 //! and the choice of the source address are asked for with everything that they may
-//! look at. What no answer tells: IPsec policies, netfilter, and a path MTU learned
-//! later, of which there is no event.
+//! look at. What no answer tells: IPsec policies and netfilter; and there is no event when
+//! the kernel learns a path's MTU (`sys::icmp` listens).
 
 use super::event::{Event, Message, attributes, ipv4, number};
 use super::neighbor::NeighborState;

@@ -53,6 +53,8 @@ pub(super) struct Control {
     /// SO_BINDTODEVICE.
     pub(super) device: u32,
     pub(super) ttl: u8,
+    /// IP_TTL was set, so no route has a say.
+    pub(super) ttl_set: bool,
     pub(super) tos: u8,
     pub(super) multicast_ttl: u8,
     pub(super) multicast_loop: bool,
@@ -105,6 +107,7 @@ impl Control {
             v6_only,
             device: 0,
             ttl: ip(libc::IP_TTL, 64) as u8,
+            ttl_set: false,
             tos: 0,
             multicast_ttl: 1,
             multicast_loop: true,
@@ -400,7 +403,10 @@ impl UdpSocket {
         let value = || sock::user_int(ptr, len).unwrap_or(0);
         match name {
             libc::SO_REUSEADDR | libc::SO_REUSEPORT => {
-                control.shared_port = get(libc::SO_REUSEADDR) != 0 || get(libc::SO_REUSEPORT) != 0;
+                // Who has bound beside it stays, also when the flag is taken away.
+                let shares = control.shared_port && !self.unbound.load(Ordering::Relaxed);
+                control.shared_port =
+                    shares || get(libc::SO_REUSEADDR) != 0 || get(libc::SO_REUSEPORT) != 0;
             }
             libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX => {
                 control.device = get(SO_BINDTOIFINDEX) as u32;
@@ -458,7 +464,10 @@ impl UdpSocket {
     fn ip_option(&self, fd: RawFd, name: i32, ptr: usize, len: u32, control: &mut Control) {
         let get = |name| sock::get_int(fd, libc::IPPROTO_IP, name).unwrap_or(0);
         match name {
-            libc::IP_TTL => control.ttl = get(name) as u8,
+            libc::IP_TTL => {
+                control.ttl = get(name) as u8;
+                control.ttl_set = sock::user_int(ptr, len).is_some_and(|ttl| ttl != -1);
+            }
             libc::IP_TOS => control.tos = get(name) as u8,
             libc::IP_MULTICAST_TTL => control.multicast_ttl = get(name) as u8,
             libc::IP_MULTICAST_LOOP => {

@@ -17,14 +17,16 @@ use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
 use crate::error::{Errno, Reason};
-use crate::net::{self, Membership, Monitor, RouteClient, Tables};
+use crate::net::{self, InterfaceAddress, Membership, Monitor, RouteClient, Tables};
 use crate::ring::Record;
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
 use crate::sys::defer;
 use crate::sys::event::{self, ErrorWatch, Event};
 use crate::sys::file::Text;
+use crate::sys::icmp::PathWatch;
 use crate::sys::mutex::{Mutex, RwLock};
+use crate::sys::sock;
 use once_cell::sync::OnceCell;
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -124,6 +126,10 @@ pub struct Core {
     ring_opened: Option<Event>,
     /// Kernel sockets that may get errors, watched by the control thread.
     errors: Option<ErrorWatch>,
+    /// Network namespace of the interfaces that the engine knows.
+    namespace: OnceCell<Option<u64>>,
+    /// Hears of path MTUs, which netlink does not tell.
+    pub(crate) paths: Option<PathWatch>,
     /// Sockets that have just come from the kernel.
     pub(super) arrivals: Arrivals,
     /// A forked child signals it when it has taken a socket.
@@ -184,6 +190,8 @@ impl Core {
             wakers: Mutex::new(Vec::new()),
             ring_opened: room.then(|| Event::open().ok()).flatten(),
             errors: room.then(|| ErrorWatch::open().ok()).flatten(),
+            namespace: OnceCell::new(),
+            paths: room.then(|| PathWatch::open().ok()).flatten(),
             followers: Mutex::new(Vec::new()),
             arrivals: Arrivals::default(),
             claimed: OnceCell::new(),
@@ -477,11 +485,11 @@ impl Core {
             .all(|i| self.ring(i).arm())
     }
 
-    /// Waits until the device takes a frame.
+    /// Waits until the device takes a frame. `fd` is any socket.
     ///
     /// # Errors
-    /// EINTR, or the device's.
-    pub(super) fn wait_transmit(&self, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
+    /// EINTR, ENETDOWN without a carrier, or the device's.
+    pub(super) fn wait_transmit(&self, fd: RawFd, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
         loop {
             // Readiness of a packet socket does not speak for the device behind it.
             let mut set: Vec<_> = ring
@@ -500,6 +508,10 @@ impl Core {
                 return Err(errno);
             }
             match ring.transmit.send(frame) {
+                // Without a carrier nothing ever makes room; Linux drops without a word.
+                Err(Errno::AGAIN) if !sock::has_carrier(fd, &ring.name) => {
+                    return Err(Errno(libc::ENETDOWN));
+                }
                 Err(Errno::AGAIN) => event::yield_now(),
                 other => return other,
             }
@@ -525,6 +537,12 @@ impl Core {
         let stats = self.publisher.socket(fd);
         let mut control = Control::of_new(fd, family);
         control.receive_limit = self.receive_limit(control.receive_limit);
+        let namespace = sock::namespace(fd);
+        // The first socket is what the engine was started for.
+        if *self.namespace.get_or_init(|| namespace) != namespace {
+            control.stays = Some(Reason::OtherNamespace);
+            stats.set_reason(control.stays);
+        }
         if self.never_udp() {
             control.stays = Some(Reason::Rule);
             stats.set_reason(Some(Reason::Rule));
@@ -553,6 +571,10 @@ impl Core {
             .interfaces()
             .flat_map(|i| i.addresses.iter().map(|a| (a.addr, i.index)))
             .collect();
+        let broadcasts = tables
+            .interfaces()
+            .flat_map(|i| i.addresses.iter().flat_map(InterfaceAddress::broadcasts))
+            .collect();
         let filtered = self.filtered.lock().clone();
         let open = |m: &Membership| {
             let same = |f: &Member| f.ifindex == m.ifindex && f.group == m.group;
@@ -575,6 +597,7 @@ impl Core {
                 ring.drain_locked(state);
             }
             state.locals = locals;
+            state.broadcasts = broadcasts;
             state.groups = groups;
             state.addresses = addresses.unwrap_or_default();
             ring.forget_source();

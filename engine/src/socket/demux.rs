@@ -80,6 +80,11 @@ impl Wants {
         Some(address + peer + device + u32::from(self.family_v4) + 1)
     }
 
+    /// The same for a broadcast, which needs no membership.
+    pub(super) fn takes_broadcast(&self, key: &Record) -> bool {
+        self.unicast && self.local.is_unspecified() && self.peer_and_device_fit(key)
+    }
+
     /// `__udp_is_mcast_sock` of the kernel.
     pub(super) fn takes_multicast(&self, key: &Record, joined: impl FnOnce() -> bool) -> bool {
         let group = *key.destination.ip();

@@ -38,6 +38,9 @@ impl UdpSocket {
             self.parked.store(parked, Ordering::Release);
             self.detach(control, &mut directory);
             let sends = self.rings_to_send(control, &mut directory, reason);
+            if sends {
+                self.watch_errors(control);
+            }
             self.with_tx(tx_kernel::UNSERVED, !sends);
             self.publish(control, Some(reason));
         } else {

@@ -14,6 +14,7 @@ use super::route::patient;
 use super::udp::UdpSocket;
 use crate::clock;
 use crate::error::Errno;
+use crate::sys::sock;
 use std::net::Ipv4Addr;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -28,6 +29,8 @@ const RECEIVES: u8 = 1;
 const SENDS: u8 = 2;
 /// An error waits for the next receive call.
 const ERROR: u8 = 4;
+/// The kernel socket may have one, which comes before anything that is queued.
+const KERNEL_ERROR: u8 = 8;
 
 /// Who uses a socket, one direction: what is written by its calls without any lock. Two
 /// threads that call at once may miscount; they only move a little sooner or later.
@@ -86,7 +89,7 @@ impl Habits {
     /// Receive calls are counted, or one is to fail.
     #[inline(always)]
     pub(super) fn watch_receives(&self) -> bool {
-        self.watched.load(Ordering::Relaxed) & (RECEIVES | ERROR) != 0
+        self.watched.load(Ordering::Relaxed) & (RECEIVES | ERROR | KERNEL_ERROR) != 0
     }
 
     /// Send calls are counted.
@@ -115,6 +118,13 @@ impl UdpSocket {
         self.habits.watched.fetch_or(ERROR, Ordering::Release);
     }
 
+    /// The kernel socket has an error, which a receive call is to bring.
+    pub(super) fn expect_error(&self) {
+        self.habits
+            .watched
+            .fetch_or(KERNEL_ERROR, Ordering::Release);
+    }
+
     /// A receive call begins; the error that it ends with at once.
     #[cold]
     pub(super) fn begin_receive(&self, flags: i32) -> Result<(), Errno> {
@@ -122,6 +132,15 @@ impl UdpSocket {
         if watched & ERROR != 0 && flags & libc::MSG_ERRQUEUE == 0 {
             self.habits.watched.fetch_and(!ERROR, Ordering::Relaxed);
             return Err(Errno(self.habits.error.load(Ordering::Relaxed)));
+        }
+        if watched & KERNEL_ERROR != 0 && flags & libc::MSG_ERRQUEUE == 0 {
+            self.habits
+                .watched
+                .fetch_and(!KERNEL_ERROR, Ordering::Relaxed);
+            let waiting = sock::get_int(self.fd(), libc::SOL_SOCKET, libc::SO_ERROR);
+            if let Ok(errno @ 1..) = waiting {
+                return Err(Errno(errno));
+            }
         }
         self.count_receive();
         Ok(())

@@ -1,5 +1,6 @@
 //! UDP sockets: state, options, receive queue, who gets a datagram.
 
+mod beaten;
 mod change;
 mod control;
 mod core;

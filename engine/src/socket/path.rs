@@ -4,6 +4,7 @@
 //! that somebody polls for everybody. Neither poll nor delivery allocates, logs or
 //! makes a system call, but for waking a sleeper.
 
+use super::beaten::Beaten;
 use super::demux::{Demux, Entry, Place};
 use super::groups::HostGroups;
 use super::io::{Early, Receive};
@@ -14,7 +15,7 @@ use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
 use crate::sys::mutex::Mutex;
-use crate::wire::{Checksum, ETHERNET_LEN, Ends, Parsed, Plain, Reassembler, UdpFrame, parse};
+use crate::wire::{Checksum, ETHERNET_LEN, Parsed, Plain, Reassembler, UdpFrame, parse};
 use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -65,6 +66,8 @@ pub struct RingState {
     pub demux: Demux<Arc<UdpSocket>>,
     /// Addresses of this host, and the interfaces that have them.
     pub locals: Vec<(Ipv4Addr, u32)>,
+    /// Broadcast addresses of this host.
+    pub broadcasts: Vec<Ipv4Addr>,
     /// Groups that anybody on this host has joined on this interface.
     pub groups: HostGroups,
     /// Addresses of this interface.
@@ -80,44 +83,6 @@ pub struct RingState {
     /// The device was told to take every port.
     pub(super) every_port: bool,
     beaten: Beaten,
-}
-
-/// The way that the last ordinary datagram went. One with the same ends goes there, too,
-/// without being looked up, until the control plane comes in ([`Ring::with`]).
-#[derive(Clone, Copy, Debug)]
-struct Beaten {
-    ends: Ends,
-    /// The socket's address, and the port under which the picture has it.
-    target: usize,
-    port: u16,
-    source: SocketAddrV4,
-    destination: SocketAddrV4,
-    /// Only frames from then on are the engine's ([`super::demux::Wants::since`]).
-    since: u64,
-}
-
-impl Beaten {
-    /// Nothing goes there: no frame is that young.
-    const NONE: Self = Self {
-        ends: Ends::NONE,
-        target: 0,
-        port: 0,
-        source: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
-        destination: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0),
-        since: u64::MAX,
-    };
-
-    /// The payload of a frame, if this is its way and leads to `target`. A function of its
-    /// own: it gets by with the registers that its caller does not keep.
-    #[inline(never)]
-    fn leads<'a>(&self, frame: &RxFrame<'a>, target: usize) -> Option<&'a [u8]> {
-        let plain = Plain::new(frame.data)?;
-        let same = plain.ends() == self.ends && target == self.target;
-        if !same || frame.timestamp < self.since || frame.segment != 0 {
-            return None;
-        }
-        (frame.trusted || plain.checksum_holds()).then(|| plain.payload())
-    }
 }
 
 /// An interface's queue, opened for this process.
@@ -208,6 +173,7 @@ impl Ring {
                 queue: Box::new(Closed),
                 demux: Demux::default(),
                 locals: Vec::new(),
+                broadcasts: Vec::new(),
                 groups: HostGroups::default(),
                 reassembler: Reassembler::new(REASSEMBLY_BYTES, REASSEMBLY_DATAGRAMS),
                 addresses: Vec::new(),
@@ -373,6 +339,7 @@ impl Ring {
                 queue,
                 demux,
                 locals,
+                broadcasts,
                 groups,
                 reassembler,
                 beaten,
@@ -388,6 +355,7 @@ impl Ring {
                 let picture = Picture {
                     demux,
                     locals,
+                    broadcasts,
                     groups,
                 };
                 self.handle(&frame, plain, picture, reassembler, beaten, direct);
@@ -509,7 +477,10 @@ impl Ring {
                 }
             }
             Parsed::Fragment(fragment) => {
-                if !self.is_here(fragment.dst, picture) && !fragment.dst.is_multicast() {
+                if !self.is_here(fragment.dst, picture)
+                    && !fragment.dst.is_multicast()
+                    && !picture.is_broadcast(fragment.dst)
+                {
                     return;
                 }
                 let Some(whole) = reassembler.push(fragment, frame.timestamp) else {
@@ -543,7 +514,8 @@ impl Ring {
         if number == self.foreign.load(Ordering::Relaxed) {
             return false;
         }
-        let own = !self.loopback && picture.is_local(*source.ip());
+        // A loopback address, too, is nobody else's.
+        let own = !self.loopback && (source.ip().is_loopback() || picture.is_local(*source.ip()));
         if !own {
             self.foreign.store(number, Ordering::Relaxed);
         }
@@ -592,11 +564,21 @@ impl Ring {
         } else if let Some(entry) = picture.demux.best(&record)
             // A bound address is local, or the kernel would not have bound it.
             && (!entry.wants.local.is_unspecified() || self.is_here(*udp.dst.ip(), picture))
+            && (!udp.dst.ip().is_loopback() || self.loopback)
         {
             if entry.place == Place::Here || entry.target.takes_from(entry.place, begun) {
                 entry.target.accept(&record, udp.payload, direct);
             }
             return Some(entry).filter(|e| e.place == Place::Here);
+        } else if picture.is_broadcast(*udp.dst.ip()) {
+            // In a frame to this host alone; the kernel has those to everybody.
+            let list = picture.demux.port(udp.dst.port());
+            for entry in list.filter(|e| e.wants.takes_broadcast(&record)) {
+                if entry.place == Place::Here || entry.target.takes_from(entry.place, begun) {
+                    entry.target.accept(&record, udp.payload, direct);
+                }
+            }
+            return None;
         }
         self.stats.rx.not_ours.add_exclusive(1);
         None
@@ -621,6 +603,7 @@ pub(super) fn record(udp: &UdpFrame<'_>, ifindex: u32, timestamp: u64) -> Record
 struct Picture<'a> {
     demux: &'a Demux<Arc<UdpSocket>>,
     locals: &'a [(Ipv4Addr, u32)],
+    broadcasts: &'a [Ipv4Addr],
     groups: &'a HostGroups,
 }
 
@@ -657,6 +640,11 @@ impl Picture<'_> {
     #[inline]
     fn is_local(&self, address: Ipv4Addr) -> bool {
         self.locals.iter().any(|(own, _)| *own == address)
+    }
+
+    #[inline]
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        address.is_broadcast() || self.broadcasts.contains(&address)
     }
 }
 

@@ -115,13 +115,17 @@ impl Core {
         let ttl = match (options.ttl, multicast) {
             (Some(ttl), _) => ttl,
             (None, true) => control.multicast_ttl,
-            (None, false) => control.ttl,
+            (None, false) => match route.hop_limit {
+                Some(hops) if !control.ttl_set => hops,
+                _ => control.ttl,
+            },
         };
         // Before the tables are locked: the directory's lock comes first.
         let own_member = multicast && self.has_member(route.oif, dst);
         let tables = self.tables.read();
         // Loopback is the kernel's to send on: it knows who listens.
-        let interface = tables.interface(route.oif).filter(|i| !i.loopback)?;
+        let interface = tables.interface(route.oif);
+        let interface = interface.filter(|i| !i.loopback && i.running)?;
         let dst_mac = match route.kind {
             RouteKind::Multicast if multicast && ttl > 0 => {
                 // With members on this host the kernel sends: it feeds them and the wire.

@@ -8,6 +8,7 @@ use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
+use crate::sys::sock;
 use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
@@ -344,7 +345,9 @@ impl UdpSocket {
         if result == Err(Errno::AGAIN) {
             ring.stats.tx.full.add(1);
             if flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed) {
-                result = self.core.wait_transmit(ring, frame);
+                result = self.core.wait_transmit(self.fd(), ring, frame);
+            } else if !sock::has_carrier(self.fd(), &ring.name) {
+                result = Err(Errno(libc::ENETDOWN));
             }
         }
         if result == Ok(()) {
@@ -388,6 +391,7 @@ impl UdpSocket {
     /// The kernel socket has an error (ICMP): the next call of the program fetches it.
     pub(super) fn kernel_error(&self) {
         self.tx_kernel.fetch_or(tx_kernel::ERROR, Ordering::Relaxed);
+        self.expect_error();
         self.hint_kernel();
     }
 

@@ -12,6 +12,7 @@ const LD_W_ABS: u16 = 0x20;
 const LD_H_ABS: u16 = 0x28;
 const LD_B_ABS: u16 = 0x30;
 const LD_H_IND: u16 = 0x48;
+const LD_B_IND: u16 = 0x50;
 const LDX_MSH: u16 = 0xb1;
 const JEQ: u16 = 0x15;
 const JGT: u16 = 0x25;
@@ -97,6 +98,18 @@ pub fn tap(ports: &[u16]) -> Program {
     p.push(op(RET, 0));
     p.push(op(RET, TAKE));
     p
+}
+
+/// Takes packets, IP header first, with this byte at `offset` behind the header.
+#[must_use]
+pub fn byte_behind_ip_header(offset: u32, byte: u32) -> Program {
+    vec![
+        op(LDX_MSH, 0),
+        op(LD_B_IND, offset),
+        jump(JEQ, byte, 0, 1),
+        op(RET, TAKE),
+        op(RET, 0),
+    ]
 }
 
 /// A group that a device brings although the kernel gets it as well.

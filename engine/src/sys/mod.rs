@@ -13,6 +13,7 @@ pub mod file;
 pub mod foreign;
 pub mod handle;
 pub mod heap;
+pub mod icmp;
 pub mod leave;
 pub mod mutex;
 pub mod netlink;

@@ -25,6 +25,41 @@ pub fn bind(fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
     call(libc::SYS_bind, [fd as usize, ptr, len as usize, 0, 0, 0])
 }
 
+/// Whether an interface has a carrier now, which netlink may tell a second later
+/// (ETHTOOL_GLINK; `fd` is any socket). One that cannot be asked has.
+pub fn has_carrier(fd: RawFd, name: &str) -> bool {
+    const SIOCETHTOOL: usize = 0x8946;
+    const ETHTOOL_GLINK: u32 = 0xa;
+    #[repr(C)]
+    struct Request {
+        name: [u8; libc::IFNAMSIZ],
+        value: *mut [u32; 2],
+        rest: [usize; 2],
+    }
+    let mut value = [ETHTOOL_GLINK, 1];
+    let mut request = Request {
+        name: [0; libc::IFNAMSIZ],
+        value: &raw mut value,
+        rest: [0; 2],
+    };
+    let length = name.len().min(libc::IFNAMSIZ - 1);
+    request.name[..length].copy_from_slice(&name.as_bytes()[..length]);
+    let at = std::ptr::from_mut(&mut request) as usize;
+    let asked = call(libc::SYS_ioctl, [fd as usize, SIOCETHTOOL, at, 0, 0, 0]);
+    asked.is_err() || value[1] != 0
+}
+
+/// The number of a socket's network namespace (SO_NETNS_COOKIE); None before Linux 5.14.
+#[must_use]
+pub fn namespace(fd: RawFd) -> Option<u64> {
+    const SO_NETNS_COOKIE: i32 = 71;
+    let mut cookie = [0; 8];
+    match get_bytes(fd, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie) {
+        Ok(8) => Some(u64::from_ne_bytes(cookie)),
+        _ => None,
+    }
+}
+
 /// The number by which /proc/net tells one socket from another.
 ///
 /// # Errors

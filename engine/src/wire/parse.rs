@@ -355,18 +355,19 @@ fn check_options(mut options: &[u8]) -> Options {
 }
 
 /// Sources from which Linux takes nothing, whatever its routes: multicast, the limited
-/// broadcast, and 0.0.0.0/8 except where a host without an address may speak
-/// (to the limited broadcast, to 0.0.0.0, and to 224.0.0.0/24).
+/// broadcast, and 0.0.0.0 except where a host without an address may speak (to the limited
+/// broadcast, to 0.0.0.0, and to 224.0.0.0/24). The rest of 0.0.0.0/8 is as good as any
+/// other (`ipv4_is_zeronet` since Linux 5.3).
 #[inline]
 fn is_impossible_source(src: Ipv4Addr, dst: Ipv4Addr) -> bool {
     if src.is_multicast() || src.is_broadcast() {
         return true;
     }
-    if src.octets()[0] != 0 || dst.is_broadcast() {
+    if !src.is_unspecified() || dst.is_broadcast() {
         return false;
     }
     let link_local_group = dst.octets()[..3] == [224, 0, 0];
-    !(link_local_group || (src.is_unspecified() && dst.is_unspecified()))
+    !(link_local_group || dst.is_unspecified())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! (`ip_frag_queue`, `inet_frag_queue_insert`): a piece that lies within what has
 //! arrived in order is a duplicate and ignored; any other overlap ends the whole
 //! datagram (RFC 5722 4, applied to IPv4 since Linux 4.20); a new datagram is refused
-//! when the bound is reached. Not taken over: `ipfrag_max_dist`.
+//! when the bound is reached; what a datagram has is given up when too many fragments of
+//! its sender came in between (`ip_frag_too_far`).
 
 use super::parse::{Checksum, Fragment, Parsed, parse_udp};
 use crate::clock::Nanos;
@@ -15,6 +16,10 @@ use std::net::Ipv4Addr;
 /// How long the pieces of a datagram are kept after the first one came: the default of
 /// `net.ipv4.ipfrag_time`.
 pub const TIMEOUT: Nanos = 30_000_000_000;
+
+/// So many fragments of a sender may come between two of one datagram: the default of
+/// `net.ipv4.ipfrag_max_dist`.
+const MAX_DISTANCE: u32 = 64;
 
 /// The largest IP payload: total length is 16 bits, and the header takes 20 of it.
 const MAX_IP_PAYLOAD: usize = u16::MAX as usize - super::IPV4_LEN;
@@ -63,6 +68,8 @@ pub struct Reassembler {
     max_datagrams: usize,
     bytes: usize,
     pending: BTreeMap<Key, Pending>,
+    /// Of senders with unfinished datagrams: how many of these, and fragments so far.
+    senders: BTreeMap<Ipv4Addr, (usize, u32)>,
 }
 
 #[derive(Debug)]
@@ -81,6 +88,8 @@ struct Pending {
     first: Option<(u8, u8)>,
     /// One bit for each ECN codepoint seen.
     ecn: u8,
+    /// The sender's count at the last fragment.
+    count: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -100,6 +109,7 @@ impl Reassembler {
             max_datagrams,
             bytes: 0,
             pending: BTreeMap::new(),
+            senders: BTreeMap::new(),
         }
     }
 
@@ -118,10 +128,14 @@ impl Reassembler {
                 return None;
             }
             self.pending.insert(key, Pending::new(now));
+            self.senders.entry(key.0).or_default().0 += 1;
             self.bytes += OVERHEAD;
         }
+        let sender = self.senders.get_mut(&key.0)?;
+        sender.1 = sender.1.wrapping_add(1);
         let pending = self.pending.get_mut(&key)?;
         let before = pending.data.capacity();
+        pending.seen_at(sender.1, now);
         let verdict = pending.insert(fragment);
         let whole = pending.is_whole();
         self.bytes = self.bytes + pending.data.capacity() - before;
@@ -143,10 +157,12 @@ impl Reassembler {
     pub fn expire(&mut self, now: Nanos) -> usize {
         let before = self.pending.len();
         let mut freed = 0;
-        self.pending.retain(|_, pending| {
+        let senders = &mut self.senders;
+        self.pending.retain(|key, pending| {
             let keep = !pending.is_expired(now);
             if !keep {
                 freed += pending.data.capacity() + OVERHEAD;
+                one_less(senders, key.0);
             }
             keep
         });
@@ -179,7 +195,18 @@ impl Reassembler {
     fn remove(&mut self, key: Key) -> Option<Pending> {
         let pending = self.pending.remove(&key)?;
         self.bytes -= pending.data.capacity() + OVERHEAD;
+        one_less(&mut self.senders, key.0);
         Some(pending)
+    }
+}
+
+/// A sender's datagram is finished or given up.
+fn one_less(senders: &mut BTreeMap<Ipv4Addr, (usize, u32)>, sender: Ipv4Addr) {
+    if let Some((unfinished, _)) = senders.get_mut(&sender) {
+        *unfinished -= 1;
+        if *unfinished == 0 {
+            senders.remove(&sender);
+        }
     }
 }
 
@@ -194,7 +221,22 @@ impl Pending {
             has_last: false,
             first: None,
             ecn: 0,
+            count: 0,
         }
+    }
+
+    /// One more fragment, the sender's `count`th: too long after the one before, the
+    /// datagram begins anew.
+    fn seen_at(&mut self, count: u32, now: Nanos) {
+        if !self.runs.is_empty() && count.wrapping_sub(self.count) > MAX_DISTANCE {
+            let mut data = std::mem::take(&mut self.data);
+            data.clear();
+            *self = Self {
+                data,
+                ..Self::new(now)
+            };
+        }
+        self.count = count;
     }
 
     fn is_expired(&self, now: Nanos) -> bool {
