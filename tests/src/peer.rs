@@ -22,7 +22,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -34,6 +34,8 @@ struct Shared {
     slots: Mutex<HashMap<u32, Arc<UdpSocket>>>,
     reports: Mutex<Vec<Result<Snapshot, String>>>,
     sniffer: Mutex<Option<raw::Port>>,
+    /// Hardware addresses, until something changes.
+    macs: Mutex<HashMap<String, raw::Mac>>,
     stop: AtomicBool,
 }
 
@@ -71,6 +73,7 @@ impl Peer {
             slots: Mutex::default(),
             reports: Mutex::default(),
             sniffer: Mutex::default(),
+            macs: Mutex::default(),
             stop: AtomicBool::new(false),
         });
         let inner = Arc::clone(&shared);
@@ -245,6 +248,7 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
                 "@near" | "@far" => shared.host(&word[1..]),
                 word => word,
             }));
+            shared.known_macs().clear();
             crate::netns::ip(&args)?;
             ok()
         }
@@ -304,9 +308,18 @@ impl Shared {
         if text != "near" && text != "far" {
             return raw::mac(text);
         }
+        if let Some(mac) = self.known_macs().get(text) {
+            return Ok(*mac);
+        }
         let link = crate::netns::ip(&["-n", self.host(text), "-o", "link", "show", LINK])?;
         let mut words = link.split_whitespace().skip_while(|w| *w != "link/ether");
-        raw::mac(words.nth(1).unwrap_or_default())
+        let mac = raw::mac(words.nth(1).unwrap_or_default())?;
+        self.known_macs().insert(text.to_owned(), mac);
+        Ok(mac)
+    }
+
+    fn known_macs(&self) -> MutexGuard<'_, HashMap<String, raw::Mac>> {
+        self.macs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
