@@ -16,13 +16,12 @@ use super::share::Mixed;
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
-use crate::error::{Errno, Reason};
+use crate::error::Reason;
 use crate::net::{self, InterfaceAddress, Membership, Monitor, RouteClient, Tables};
 use crate::ring::Record;
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
-use crate::sys::defer;
-use crate::sys::event::{self, ErrorWatch, Event};
+use crate::sys::event::{ErrorWatch, Event};
 use crate::sys::file::Text;
 use crate::sys::icmp::PathWatch;
 use crate::sys::mutex::{Mutex, RwLock};
@@ -483,39 +482,6 @@ impl Core {
         (0..RINGS as u32)
             .filter(|i| mask & 1 << i != 0)
             .all(|i| self.ring(i).arm())
-    }
-
-    /// Waits until the device takes a frame. `fd` is any socket.
-    ///
-    /// # Errors
-    /// EINTR, ENETDOWN without a carrier, or the device's.
-    pub(super) fn wait_transmit(&self, fd: RawFd, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
-        loop {
-            // Readiness of a packet socket does not speak for the device behind it.
-            let mut set: Vec<_> = ring
-                .transmit
-                .ready_fd()
-                .map(|fd| libc::pollfd {
-                    fd,
-                    events: libc::POLLOUT,
-                    revents: 0,
-                })
-                .into_iter()
-                .collect();
-            if let Err(errno) = event::ppoll(&mut set, Some(20_000), None)
-                && (errno != Errno::INTR || defer::interrupted(errno))
-            {
-                return Err(errno);
-            }
-            match ring.transmit.send(frame) {
-                // Without a carrier nothing ever makes room; Linux drops without a word.
-                Err(Errno::AGAIN) if !sock::has_carrier(fd, &ring.name) => {
-                    return Err(Errno(libc::ENETDOWN));
-                }
-                Err(Errno::AGAIN) => event::yield_now(),
-                other => return other,
-            }
-        }
     }
 
     /// No attached socket uses this port.

@@ -4,11 +4,12 @@
 //! [`Sent::Kernel`]: the caller makes the call on the kernel socket.
 
 use super::control::tx_kernel;
+use super::core::Core;
 use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::sys::sock;
+use crate::sys::{defer, event, sock};
 use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
@@ -405,6 +406,41 @@ impl UdpSocket {
             }
             Err(Errno::AGAIN) => os.eagain.add(1),
             Err(_) => os.errors.add(1),
+        }
+    }
+}
+
+impl Core {
+    /// Waits until the device takes a frame. `fd` is any socket.
+    ///
+    /// # Errors
+    /// EINTR, ENETDOWN without a carrier, or the device's.
+    pub(super) fn wait_transmit(&self, fd: RawFd, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
+        loop {
+            // Readiness of a packet socket does not speak for the device behind it.
+            let mut set: Vec<_> = ring
+                .transmit
+                .ready_fd()
+                .map(|fd| libc::pollfd {
+                    fd,
+                    events: libc::POLLOUT,
+                    revents: 0,
+                })
+                .into_iter()
+                .collect();
+            if let Err(errno) = event::ppoll(&mut set, Some(20_000), None)
+                && (errno != Errno::INTR || defer::interrupted(errno))
+            {
+                return Err(errno);
+            }
+            match ring.transmit.send(frame) {
+                // Without a carrier nothing ever makes room; Linux drops without a word.
+                Err(Errno::AGAIN) if !sock::has_carrier(fd, &ring.name) => {
+                    return Err(Errno(libc::ENETDOWN));
+                }
+                Err(Errno::AGAIN) => event::yield_now(),
+                other => return other,
+            }
         }
     }
 }
