@@ -6,3 +6,5 @@ mod family;
 mod foreign;
 mod hardship;
 mod kin;
+mod memcheck;
+mod soak;
