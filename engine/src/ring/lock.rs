@@ -11,13 +11,13 @@
 //! A signal handler may run while its thread holds a lock: [`Lock::lock`] answers
 //! None then, and the caller takes the kernel's path.
 
+use super::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence, spin_loop, statics};
 use crate::config::ThreadMode;
 use crate::sys::mutex::Mutex;
 use crate::sys::{event, raw::thread_pointer};
 use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const SINGLE: u8 = 0;
 const SPIN: u8 = 1;
@@ -26,12 +26,14 @@ const YIELD: u8 = 3;
 /// Single mode, while the control thread is inside ([`visit`]).
 const VISIT: u8 = 4;
 
-static MODE: AtomicU8 = AtomicU8::new(SPIN);
-/// The thread that may skip atomics in single mode; 0 until the first lock.
-static BIASED_TO: AtomicUsize = AtomicUsize::new(0);
-static VISITOR: AtomicUsize = AtomicUsize::new(0);
-static SWITCHES: AtomicU64 = AtomicU64::new(0);
-static REVOKING: Mutex<()> = Mutex::new(());
+statics! {
+    static MODE: AtomicU8 = AtomicU8::new(SPIN);
+    // The thread that may skip atomics in single mode; 0 until the first lock.
+    static BIASED_TO: AtomicUsize = AtomicUsize::new(0);
+    static VISITOR: AtomicUsize = AtomicUsize::new(0);
+    static SWITCHES: AtomicU64 = AtomicU64::new(0);
+    static REVOKING: Mutex<()> = Mutex::new(());
+}
 
 /// Sets the mode once, before any lock is used.
 pub fn set_mode(wanted: ThreadMode) {
@@ -168,7 +170,7 @@ enum Entered {
 
 impl<T> Lock<T> {
     /// A free lock.
-    pub const fn new(value: T) -> Self {
+    pub fn new(value: T) -> Self {
         Self {
             owner: AtomicUsize::new(0),
             biased: AtomicUsize::new(0),
@@ -296,7 +298,8 @@ impl<T> Lock<T> {
         self.biased.store(me, Ordering::Relaxed);
         // Pairs with the heavy barrier in `revoke`: no instruction is needed here.
         compiler_fence(Ordering::SeqCst);
-        if MODE.load(Ordering::Relaxed) == SINGLE {
+        // Acquire: what a visitor wrote that has left since the first look.
+        if MODE.load(Ordering::Acquire) == SINGLE {
             return Entered::Biased;
         }
         self.biased.store(0, Ordering::Release);
@@ -322,7 +325,7 @@ impl<T> Lock<T> {
         }
         // Whoever was inside by bias when the bias was revoked leaves soon.
         while self.biased.load(Ordering::Acquire) != 0 {
-            std::hint::spin_loop();
+            spin_loop();
         }
         Some(self.guard(if mode == MUTEX {
             Held::Mutexed
@@ -349,7 +352,7 @@ impl<T> Lock<T> {
                 // The holder may wait for this very core.
                 event::yield_now();
             } else {
-                std::hint::spin_loop();
+                spin_loop();
             }
         }
     }
@@ -414,5 +417,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
+// By its path, for `tests/models` has this file at another place.
 #[cfg(test)]
+#[path = "lock/tests.rs"]
 mod tests;

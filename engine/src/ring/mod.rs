@@ -8,6 +8,7 @@
 mod lock;
 mod queue;
 mod spin;
+mod sync;
 
 pub use lock::{Guard, Lock, Visit, is_single, mode, renew_in_child, set_mode, switches, visit};
 pub use queue::{Queue, Record};

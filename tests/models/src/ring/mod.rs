@@ -1,0 +1,7 @@
+//! The lock's source, beside a `sync` of loom's.
+
+#[path = "../../../../engine/src/ring/lock.rs"]
+mod lock;
+mod sync;
+
+pub use lock::{Guard, Lock, Visit, mode, set_mode, switches, visit};
