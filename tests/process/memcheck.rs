@@ -37,14 +37,9 @@ macro_rules! clean {
 }
 
 clean! {
-    memcheck_recvfrom: "echo" "recvfrom", rx 4 tx 3;
-    memcheck_recvmmsg: "echo" "recvmmsg", rx 4 tx 3;
-    memcheck_truncate: "truncate", rx 6 tx 0;
-    memcheck_pktinfo: "pktinfo", rx 1 tx 0;
+    memcheck_calls: "echo" "recvmsg", rx 4 tx 3;
     memcheck_fragments: "fragments", rx 1 tx 0;
     memcheck_groups: "mc_several", rx 1 tx 0;
     memcheck_epoll: "epoll_oneshot", rx 1 tx 0;
-    memcheck_dup: "dup", rx 1 tx 0;
     memcheck_fork: "fork_read", rx 1 tx 0;
-    memcheck_peek: "peek", rx 2 tx 0;
 }

@@ -4,4 +4,4 @@
 mod lock;
 mod sync;
 
-pub use lock::{Guard, Lock, Visit, mode, set_mode, switches, visit};
+pub use lock::{Guard, Lock, Visit, is_single, mode, renew_in_child, set_mode, switches, visit};
