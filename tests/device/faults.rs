@@ -34,6 +34,7 @@ pub(crate) fn port_and_device() {
     ip("link set vdev1 up");
     assert_eq!(next_fault(link.queue()), Fault::PortUp);
     assert_eq!(other.queue.take_fault(), Some(Fault::PortUp));
+    carrier_is_settled(&mut *link.sender.queue);
     link.send(5000, b"one");
     link.send(5000, b"two");
     assert_eq!(link.take(), b"one");
@@ -47,6 +48,18 @@ pub(crate) fn port_and_device() {
     assert!(Fault::Gone.is_fatal());
     // It was taken from the card together with the first, or it lies there still.
     assert_eq!(link.take(), b"two");
+}
+
+/// The other end of a veth pair lost its carrier too. The kernel's link watch tells that once a
+/// second, and nothing of a loss that is over by then.
+fn carrier_is_settled(queue: &mut dyn Queue) {
+    let fd = queue.event_fd().expect("it has events");
+    let mut last = Fault::PortUp;
+    while last != Fault::PortUp || readable(fd, Duration::from_millis(1200)) {
+        last = std::iter::from_fn(|| queue.take_fault())
+            .last()
+            .unwrap_or_else(|| next_fault(queue));
+    }
 }
 
 fn ip(words: &str) {
