@@ -22,6 +22,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 /// Vectors that one call may have (UIO_MAXIOV).
 pub(crate) const MAX_VECTORS: usize = 1024;
 
+/// Bytes that one call moves at the most (MAX_RW_COUNT).
+pub(crate) const MOST: usize = 0x7fff_f000;
+
+/// An address longer than this is refused (sockaddr_storage).
+pub(crate) const LONGEST: usize = 128;
+
 /// Nothing is ever mapped below this (vm.mmap_min_addr is at least a page) nor in the
 /// upper half: null, small offsets from null, negative numbers.
 const LOWEST: isize = 4096;
@@ -31,6 +37,16 @@ const LOWEST: isize = 4096;
 #[inline]
 pub(crate) fn is_nowhere<T>(ptr: *const T) -> bool {
     ptr.addr().cast_signed() < LOWEST
+}
+
+/// No program has memory above this, with page tables of any depth.
+const HIGHEST: usize = 1 << 56;
+
+/// True for memory that Linux refuses before it looks at the socket (`access_ok`): the
+/// kernel is to answer.
+#[inline(always)]
+pub(crate) fn is_kernels<T>(ptr: *const T, len: usize) -> bool {
+    ptr.addr().saturating_add(len) > HIGHEST
 }
 
 /// Sets the calling thread's `errno`.
@@ -113,9 +129,7 @@ pub(crate) unsafe fn address(ptr: *const c_void, len: socklen_t) -> SockAddrArg 
 /// # Safety
 /// As [`address`].
 unsafe fn parse_address(ptr: *const c_void, len: socklen_t) -> Option<SocketAddr> {
-    let len = usize::try_from(len)
-        .ok()
-        .filter(|&l| l <= i32::MAX as usize)?;
+    let len = usize::try_from(len).ok().filter(|&l| l <= LONGEST)?;
     if is_nowhere(ptr) || len < size_of::<sockaddr_in>() {
         return None;
     }
@@ -169,9 +183,11 @@ pub(crate) unsafe fn vectors<'a>(iov: *const iovec, count: usize) -> Option<&'a 
     }
     // SAFETY: not null, aligned, readable for `count` elements by the caller's promise.
     let vectors = unsafe { std::slice::from_raw_parts(iov, count) };
+    // A single one is cut to what a call moves at the most before it is looked at.
+    let most = if count == 1 { MOST } else { usize::MAX };
     vectors
         .iter()
-        .all(|v| v.iov_len <= isize::MAX as usize)
+        .all(|v| v.iov_len <= isize::MAX as usize && !is_kernels(v.iov_base, v.iov_len.min(most)))
         .then_some(vectors)
 }
 
@@ -236,6 +252,10 @@ mod tests {
             iov_base: std::ptr::null_mut(),
             iov_len: 5,
         };
+        let wild = iovec {
+            iov_base: std::ptr::without_provenance_mut(1 << 63),
+            iov_len: 0,
+        };
         let bad = iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: usize::MAX,
@@ -244,6 +264,7 @@ mod tests {
         unsafe {
             assert_eq!(vectors(&raw const one, 1).map(total), Some(5));
             assert!(vectors(&raw const bad, 1).is_none());
+            assert!(vectors([one, wild].as_ptr(), 2).is_none());
             assert!(vectors(&raw const one, 1025).is_none());
             assert!(vectors(std::ptr::null(), 1).is_none());
             assert_eq!(vectors(std::ptr::null(), 0).map(total), Some(0));

@@ -58,6 +58,7 @@ pub struct Case {
     wrapper: Vec<&'static str>,
     public: bool,
     packet: bool,
+    one_lab: bool,
 }
 
 impl Case {
@@ -75,6 +76,7 @@ impl Case {
             wrapper: Vec::new(),
             public: false,
             packet: false,
+            one_lab: false,
         }
     }
 
@@ -120,6 +122,14 @@ impl Case {
         self
     }
 
+    /// One of many small ones: natively and with the defaults, on the same two hosts.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        self.modes = vec![DEFAULTS];
+        self.one_lab = true;
+        self
+    }
+
     /// Longest run.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
@@ -160,9 +170,9 @@ impl Case {
     /// # Panics
     /// When a transcript differs, or the counters do not show what was promised.
     pub fn run(&self) {
-        let Some((oracle, _)) = self.once(Mode::Native) else {
-            return;
-        };
+        let Some(lab) = self.lab() else { return };
+        let (oracle, _) = self.once(&lab, Mode::Native);
+        let mut lab = Some(lab);
         assert!(
             oracle.status.success() && oracle.stdout.ends_with("done\n"),
             "{} fails natively: {:?}\n{}\n{}",
@@ -180,9 +190,15 @@ impl Case {
             );
         }
         for &mode in &self.modes {
-            let Some((shimmed, reports)) = self.once(mode) else {
+            // A fresh lab each time: no membership, neighbour or route carries over.
+            if !self.one_lab {
+                lab = None;
+            }
+            let Some(hosts) = lab.take().or_else(|| self.lab()) else {
                 return;
             };
+            let (shimmed, reports) = self.once(&hosts, mode);
+            lab = Some(hosts);
             let what = format!("{} {} under {mode:?}", self.name, self.args.join(" "));
             assert!(
                 shimmed.stdout == oracle.stdout && shimmed.code() == oracle.code(),
@@ -205,14 +221,16 @@ impl Case {
         backend.name()
     }
 
-    fn once(&self, mode: Mode) -> Option<(Finished, Vec<Result<Snapshot, String>>)> {
-        // A fresh lab each time: no membership, neighbour or route carries over.
-        let lab = if self.cold {
-            Lab::open_cold()?
+    fn lab(&self) -> Option<Lab> {
+        if self.cold {
+            Lab::open_cold()
         } else {
-            Lab::open()?
-        };
-        let peer = Peer::start(&lab, mode != Mode::Native);
+            Lab::open()
+        }
+    }
+
+    fn once(&self, lab: &Lab, mode: Mode) -> (Finished, Vec<Result<Snapshot, String>>) {
+        let peer = Peer::start(lab, mode != Mode::Native);
         let mut victim = victim::compile(self.name, self.variant);
         let copies = self.public.then(PublicCopies::new);
         if let Some(copies) = &copies {
@@ -233,7 +251,7 @@ impl Case {
         }
         let finished = program.run();
         let reports = peer.reports();
-        Some((finished, reports))
+        (finished, reports)
     }
 
     fn keep_promise(&self, what: &str, reports: &[Result<Snapshot, String>], run: &Finished) {

@@ -29,3 +29,23 @@ pub mod stats;
 pub mod talk;
 pub mod topology;
 pub mod victim;
+
+/// Many small cases of one victim, a test for each combination of its arguments:
+/// `name: arguments…;` under `victim, rx N tx N` (datagrams by the engine at the least), or
+/// under `victim, kernel REASON`. See [`check::Case::brief`].
+#[macro_export]
+macro_rules! matrix {
+    ($victim:literal, rx $rx:literal tx $tx:literal: $($name:ident: $($arg:literal)*;)+) => { $(
+        #[test]
+        fn $name() {
+            tests::check::Case::new($victim).args(&[$($arg),*]).engine($rx, $tx).brief().run();
+        }
+    )+ };
+    ($victim:literal, kernel $reason:ident: $($name:ident: $($arg:literal)*;)+) => { $(
+        #[test]
+        fn $name() {
+            let reason = engine::error::Reason::$reason;
+            tests::check::Case::new($victim).args(&[$($arg),*]).kernel(reason).brief().run();
+        }
+    )+ };
+}

@@ -4,7 +4,7 @@
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -45,6 +45,30 @@ impl Netns {
         let mut args = vec!["-n", &self.name];
         args.extend(words.split_whitespace());
         ip(&args)
+    }
+
+    /// `ip -n NAME -batch -`, one command a line.
+    ///
+    /// # Errors
+    /// What ip(8) says.
+    pub fn ip_lines(&self, lines: &str) -> io::Result<()> {
+        let mut child = Command::new("ip")
+            .args(["-n", &self.name, "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        child
+            .stdin
+            .take()
+            .expect("asked for")
+            .write_all(lines.as_bytes())?;
+        let out = child.wait_with_output()?;
+        if out.status.success() {
+            Ok(())
+        } else {
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            Err(io::Error::other(said))
+        }
     }
 
     /// Writes one `/proc/sys/net/...` value, as seen from inside.

@@ -7,7 +7,8 @@
 //! A frame is a native-endian `u32` length, then a header line, `\n`, and a payload.
 //! Commands: `open SLOT IP PORT`, `close SLOT`, `join SLOT GROUP`, `send SLOT IP PORT`,
 //! `burst SLOT IP PORT COUNT LENGTH GAP_US`, `later MS SLOT IP PORT`,
-//! `recv SLOT MS`, `ip near|far WORDS…` (`@near`, `@far`: the hosts' names), `sysctl near|far
+//! `recv SLOT MS`, `observe SLOT IP PORT` and `observed SLOT MS` (`victims/observer.c`),
+//! `ip near|far WORDS…` (`@near`, `@far`: the hosts' names), `sysctl near|far
 //! KEY VALUE`, `report PID`; raw packets ([`crate::raw`]): `inject DESTINATION SOURCE` (hardware
 //! addresses, or `near` and `far`), `sniff`, `sniffed MS`.
 
@@ -15,16 +16,19 @@ use crate::netns::Netns;
 use crate::raw;
 use crate::stats::{self, Snapshot};
 use crate::topology::{LINK, Lab};
+use crate::victim::{self, Variant};
 use std::collections::HashMap;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 struct Shared {
@@ -32,6 +36,7 @@ struct Shared {
     far: String,
     reporting: bool,
     slots: Mutex<HashMap<u32, Arc<UdpSocket>>>,
+    observers: Mutex<HashMap<u32, Observer>>,
     reports: Mutex<Vec<Result<Snapshot, String>>>,
     sniffer: Mutex<Option<raw::Port>>,
     /// Hardware addresses, until something changes.
@@ -71,6 +76,7 @@ impl Peer {
             far: lab.far.name().to_owned(),
             reporting,
             slots: Mutex::default(),
+            observers: Mutex::default(),
             reports: Mutex::default(),
             sniffer: Mutex::default(),
             macs: Mutex::default(),
@@ -215,13 +221,13 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
         }
         ["send", slot, ip, port] => {
             socket(shared, slot)?.send_to(payload, (ip, number::<u16>(port)?))?;
-            ok()
+            settled()
         }
         ["burst", slot, ip, port, count, length, gap_us] => {
             let to = address(ip, port)?;
             let (length, gap) = (number(length)?, Duration::from_micros(number(gap_us)?));
             burst(&*socket(shared, slot)?, to, number(count)?, length, gap)?;
-            ok()
+            settled()
         }
         ["stream", slot, ip, port, count, length, gap_us] => {
             let (socket, to) = (socket(shared, slot)?, address(ip, port)?);
@@ -241,6 +247,8 @@ fn obey(head: &str, payload: &[u8], shared: &Arc<Shared>) -> io::Result<Vec<u8>>
             });
             ok()
         }
+        ["observe", slot, ip, port] => observe(shared, number(slot)?, [ip, port]),
+        ["observed", slot, ms] => observed(shared, number(slot)?, number(ms)?),
         ["recv", slot, ms] => receive(&*socket(shared, slot)?, number(ms)?),
         ["ip", host, ..] => {
             let mut args = vec!["-n", shared.host(host)];
@@ -325,6 +333,87 @@ impl Shared {
 
 fn ok() -> io::Result<Vec<u8>> {
     Ok(b"ok\n".to_vec())
+}
+
+/// A program that says a line for each datagram; ended with its value.
+#[derive(Debug)]
+struct Observer {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn observe(shared: &Shared, slot: u32, place: [&str; 2]) -> io::Result<Vec<u8>> {
+    let program = victim::compile("observer", Variant::Plain);
+    let mut child = Command::new("ip")
+        .args(["netns", "exec", &shared.far])
+        .arg(program)
+        .args(place)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = BufReader::new(child.stdout.take().expect("asked for"));
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in output.lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let observer = Observer { child, lines };
+    let first = observer.lines.recv_timeout(Duration::from_secs(10));
+    if first.as_deref() != Ok("ready") {
+        return Err(io::Error::other("the observer does not start"));
+    }
+    let mut all = shared
+        .observers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    all.insert(slot, observer);
+    ok()
+}
+
+fn observed(shared: &Shared, slot: u32, ms: u64) -> io::Result<Vec<u8>> {
+    let all = shared
+        .observers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let observer = all
+        .get(&slot)
+        .ok_or_else(|| io::Error::other("nobody observes"))?;
+    let line = observer.lines.recv_timeout(Duration::from_millis(ms));
+    Ok(line.map_or_else(|_| b"none\n".to_vec(), |line| format!("ok {line}\n").into()))
+}
+
+/// Waits until the kernel has dealt with what was sent over the veth pair: a busy machine
+/// leaves that to a thread of its own. Column 11 of the table is the length of a core's backlog.
+fn settled() -> io::Result<Vec<u8>> {
+    let end = Instant::now() + Duration::from_millis(500);
+    // Twice: what is being dealt with is in no backlog any more.
+    let mut quiet = 0;
+    loop {
+        let table = std::fs::read_to_string("/proc/net/softnet_stat")?;
+        let waits = |line: &str| {
+            let backlog = line.split_whitespace().nth(11);
+            backlog.is_some_and(|word| word.bytes().any(|b| b != b'0'))
+        };
+        quiet = if table.lines().any(waits) {
+            0
+        } else {
+            quiet + 1
+        };
+        if quiet == 2 || Instant::now() > end {
+            return ok();
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> io::Result<T> {

@@ -145,12 +145,17 @@ impl Lab {
         for (host, unit) in [(&self.near, 1), (&self.far, 2)] {
             // Router solicitations and duplicate address detection would only be
             // noise in the counters.
-            host.ip(&format!("link set {LINK} addrgenmode none"))?;
-            host.ip(&format!("addr add 10.78.0.{unit}/24 brd + dev {LINK}"))?;
-            host.ip(&format!("addr add 10.78.0.1{unit}/24 dev {LINK}"))?;
-            host.ip(&format!("addr add fd78::{unit}/64 dev {LINK} nodad"))?;
-            host.ip(&format!("link set {LINK} up"))?;
-            host.ip(&format!("route add 224.0.0.0/4 dev {LINK}"))?;
+            host.ip_lines(&format!(
+                "link set {LINK} addrgenmode none
+                 addr add 10.78.0.{unit}/24 brd + dev {LINK}
+                 addr add 10.78.0.1{unit}/24 dev {LINK}
+                 addr add fd78::{unit}/64 dev {LINK} nodad
+                 link set {LINK} up
+                 route add 224.0.0.0/4 dev {LINK}
+                "
+            ))?;
+            // Each closed port answers, also the seventh within a second.
+            host.sysctl("net.ipv4.icmp_ratelimit", "0")?;
         }
         Ok(())
     }

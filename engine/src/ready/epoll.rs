@@ -7,6 +7,7 @@
 //! Level: an entry is reported while it is readable. Edge: once per arrival. One-shot:
 //! disarmed on both sides by the first report.
 
+use super::kick::Kick;
 use super::wait::{How, Set, wait};
 use super::{Object, Timeout};
 use crate::error::Errno;
@@ -79,6 +80,18 @@ impl Member {
         }
     }
 
+    /// An edge whose datagram is gone already: Linux looks at the entry again, and reports
+    /// what else there is.
+    #[inline]
+    fn gone_bits(&self) -> u32 {
+        let edge = self.events & EPOLLET != 0 && self.events & KERNEL_BITS != 0;
+        if edge && self.seen.is_some_and(|seen| seen != self.arrivals()) {
+            self.kernel_bits()
+        } else {
+            0
+        }
+    }
+
     /// Takes note of a report; true: a one-shot entry, disarmed by it.
     #[inline]
     fn report(&mut self, round: u64) -> bool {
@@ -97,13 +110,15 @@ impl Member {
     #[inline(always)]
     fn engine_bits(&self) -> u32 {
         let bits = self.events & (EPOLLIN | EPOLLRDNORM);
-        if bits == 0 || !self.armed || !self.object.readable(0) {
+        if bits == 0 || !self.armed {
             return 0;
         }
-        if self.events & EPOLLET != 0 && self.seen.is_some_and(|seen| seen == self.arrivals()) {
-            return 0;
+        if self.object.readable(0) {
+            let edge = self.events & EPOLLET != 0;
+            let told = edge && self.seen.is_some_and(|seen| seen == self.arrivals());
+            return if told { 0 } else { bits };
         }
-        bits
+        self.gone_bits()
     }
 }
 
@@ -115,56 +130,6 @@ struct Members {
     turn: usize,
     /// Counts collections, so that an entry is in one of them once.
     round: u64,
-}
-
-/// A call that entered the kernel's epoll_wait while the set was the kernel's alone would
-/// not see the engine's datagrams. Until the next call comes by the engine an event
-/// descriptor in the set stands for the first entry, and carries its data.
-#[derive(Debug)]
-struct Kick {
-    epfd: RawFd,
-    /// The entry that it stands for.
-    fd: RawFd,
-    event: Arc<Event>,
-    socket: Arc<UdpSocket>,
-}
-
-impl Kick {
-    fn install(
-        epfd: RawFd,
-        fd: RawFd,
-        socket: &Arc<UdpSocket>,
-        wanted: libc::epoll_event,
-    ) -> Option<Self> {
-        if wanted.events & (EPOLLIN | EPOLLRDNORM) == 0 {
-            return None;
-        }
-        let event = Arc::new(Event::open().ok()?);
-        let once = libc::epoll_event {
-            events: EPOLLIN | EPOLLONESHOT,
-            u64: wanted.u64,
-        };
-        let at = std::ptr::from_ref(&once) as usize;
-        event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, event.raw(), at).ok()?;
-        socket.add_waiter(&event);
-        socket.core().poll_mask(socket.ring_mask());
-        if socket.readable() {
-            event.signal();
-        }
-        Some(Self {
-            epfd,
-            fd,
-            event,
-            socket: Arc::clone(socket),
-        })
-    }
-}
-
-impl Drop for Kick {
-    fn drop(&mut self) {
-        let _ = event::epoll_ctl(self.epfd, libc::EPOLL_CTL_DEL, self.event.raw(), 0);
-        self.socket.remove_waiter(&self.event);
-    }
 }
 
 /// Shadow of one kernel epoll instance.

@@ -5,6 +5,7 @@
 //! (errors, loopback, writability) is the kernel's to report.
 
 mod epoll;
+mod kick;
 mod poll;
 mod select;
 mod wait;

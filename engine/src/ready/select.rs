@@ -33,9 +33,18 @@ fn has(set: Option<&[u64]>, fd: usize) -> bool {
 /// more.
 type Watched = (usize, libc::pollfd);
 
-/// Replaces a set by what is ready; the number of bits.
-fn store(set: Option<&mut [u64]>, watched: &[Watched], bits: i16, wanted: i16) -> usize {
+/// Replaces a set by what is ready, whole words as Linux does; the number of bits.
+fn store(
+    set: Option<&mut [u64]>,
+    nfds: usize,
+    watched: &[Watched],
+    bits: i16,
+    wanted: i16,
+) -> usize {
     let Some(set) = set else { return 0 };
+    if let Some(last) = set.get_mut(nfds / 64) {
+        *last &= (1 << (nfds % 64)) - 1;
+    }
     let mut count = 0;
     for (fd, entry) in watched {
         if let Some(word) = set.get_mut(fd / 64)
@@ -104,9 +113,12 @@ pub fn select(
             ready(IN_SET, libc::POLLIN) || ready(OUT_SET, libc::POLLOUT) || ready(EX_SET, EX_SET)
         };
         if found == 0 || watched.iter().any(is_ready) {
-            return Ok(store(read.as_deref_mut(), &watched, IN_SET, libc::POLLIN)
-                + store(write.as_deref_mut(), &watched, OUT_SET, libc::POLLOUT)
-                + store(except.as_deref_mut(), &watched, EX_SET, libc::POLLPRI));
+            let found = &watched;
+            return Ok(
+                store(read.as_deref_mut(), nfds, found, IN_SET, libc::POLLIN)
+                    + store(write.as_deref_mut(), nfds, found, OUT_SET, libc::POLLOUT)
+                    + store(except.as_deref_mut(), nfds, found, EX_SET, libc::POLLPRI),
+            );
         }
         // poll reports a hang-up or error that select has no set for here: only descriptors
         // watched for something else do that. Without them, the wait goes on.

@@ -20,9 +20,20 @@ pub struct Record {
     pub tos: u8,
     /// CLOCK_REALTIME nanoseconds.
     pub timestamp: u64,
+    /// Datagrams that the socket had dropped before it.
+    pub drops: u32,
+    /// What the socket had asked for when it came: [`Self::PKTINFO`], [`Self::STAMP`].
+    pub asked: u8,
 }
 
-const HEADER: usize = 32;
+impl Record {
+    /// Interface and local address.
+    pub const PKTINFO: u8 = 1;
+    /// The time stamp.
+    pub const STAMP: u8 = 2;
+}
+
+const HEADER: usize = 40;
 /// Length word of a marker: the rest up to the end is unused.
 const SKIP: u32 = u32::MAX;
 const SMALLEST: usize = 16 * 1024;
@@ -37,7 +48,13 @@ pub struct Queue {
     tail: usize,
     count: usize,
     payload: usize,
+    /// What Linux would count for what is queued (sk_rmem_alloc), and its limit.
+    charged: usize,
     limit: usize,
+    /// How many of the oldest the reader has taken over, and what of those that it has read is
+    /// still counted: Linux gives that back in portions.
+    taken_over: usize,
+    unreturned: usize,
     /// Datagrams ever dropped from the front: the number of the one that is there now.
     popped: u64,
 }
@@ -52,7 +69,10 @@ impl Queue {
             tail: 0,
             count: 0,
             payload: 0,
+            charged: 0,
             limit,
+            taken_over: 0,
+            unreturned: 0,
             popped: 0,
         }
     }
@@ -90,13 +110,14 @@ impl Queue {
         position & (self.bytes.len().wrapping_sub(1))
     }
 
-    /// Appends a datagram; false when the limit is reached. As in Linux, a datagram
-    /// is taken as long as the queue is below its limit before it.
+    /// Appends a datagram; false when it would exceed the limit. As in Linux, the first one
+    /// is always taken (`__udp_enqueue_schedule_skb`).
     #[inline]
     pub fn push(&mut self, record: &Record, payload: &[u8]) -> bool {
         let need = Self::size_of(payload.len());
         let used = self.tail - self.head;
-        if used >= self.limit && self.count > 0 {
+        let charge = true_size(payload.len());
+        if self.charged != 0 && self.charged + charge > self.limit {
             return false;
         }
         let mut at = self.index(self.tail);
@@ -117,6 +138,7 @@ impl Queue {
         rest[..payload.len()].copy_from_slice(payload);
         self.tail += need;
         self.count += 1;
+        self.charged += charge;
         self.payload += payload.len();
         true
     }
@@ -163,15 +185,20 @@ impl Queue {
             count: 0,
             payload: 0,
             limit: usize::MAX / 4,
-            popped: 0,
+            ..*self
         };
-        let popped = self.popped;
+        let before = (self.popped, self.charged, self.taken_over, self.unreturned);
         while let Some((record, payload)) = self.front() {
             bigger.push(&record, payload);
             self.pop();
         }
         bigger.limit = self.limit;
-        bigger.popped = popped;
+        (
+            bigger.popped,
+            bigger.charged,
+            bigger.taken_over,
+            bigger.unreturned,
+        ) = before;
         *self = bigger;
     }
 
@@ -215,6 +242,23 @@ impl Queue {
         self.count -= 1;
         self.payload -= length;
         self.popped += 1;
+        if self.taken_over == 0 {
+            self.taken_over = self.count + 1;
+        }
+        self.taken_over -= 1;
+        self.unreturned += true_size(length);
+        // udp_rmem_release
+        if self.unreturned >= self.limit / 4 || self.taken_over == 0 {
+            self.charged -= self.unreturned;
+            self.unreturned = 0;
+        }
+    }
+
+    /// A reader has looked at the oldest: it takes over what is there.
+    pub fn look(&mut self) {
+        if self.taken_over == 0 {
+            self.taken_over = self.count;
+        }
     }
 
     /// The number of the datagram at the front, counted from the first ever.
@@ -229,7 +273,26 @@ impl Queue {
         self.tail = 0;
         self.count = 0;
         self.payload = 0;
+        self.charged = 0;
+        self.taken_over = 0;
+        self.unreturned = 0;
     }
+}
+
+/// What Linux counts for a datagram (`skb->truesize`): of the size in which a local sender
+/// allocates it (`__ip_append_data`, `kmalloc_reserve`). Drivers' own buffers are near that.
+fn true_size(payload: usize) -> usize {
+    const SK_BUFF: usize = 256;
+    const SHARED_INFO: usize = 320;
+    const SMALL_HEAD: usize = 576;
+    let headers = 59;
+    let head = (payload + headers).next_multiple_of(64) + SHARED_INFO;
+    let head = if head <= SMALL_HEAD {
+        SMALL_HEAD
+    } else {
+        head.next_power_of_two()
+    };
+    SK_BUFF + head
 }
 
 fn encode(out: &mut [u8; HEADER], record: &Record, length: u32) {
@@ -241,6 +304,8 @@ fn encode(out: &mut [u8; HEADER], record: &Record, length: u32) {
     out[16..20].copy_from_slice(&record.ifindex.to_ne_bytes());
     out[20] = record.ttl;
     out[21] = record.tos;
+    out[22] = record.asked;
+    out[32..36].copy_from_slice(&record.drops.to_ne_bytes());
     out[24..32].copy_from_slice(&record.timestamp.to_ne_bytes());
 }
 
@@ -256,6 +321,8 @@ fn decode(header: &[u8; HEADER]) -> (Record, u32) {
         ifindex: word(16),
         ttl: header[20],
         tos: header[21],
+        asked: header[22],
+        drops: word(32),
         timestamp: u64::from(word(24)) | u64::from(word(28)) << 32,
     };
     #[cfg(target_endian = "big")]
@@ -277,6 +344,8 @@ mod tests {
             ttl: n as u8,
             tos: (n >> 8) as u8,
             timestamp: u64::from(n) << 33 | 7,
+            asked: (n >> 16) as u8,
+            drops: n / 3,
         }
     }
 
@@ -284,7 +353,7 @@ mod tests {
         /// The queue against a list: same order, same contents, whatever the sizes.
         #[test]
         fn behaves_like_a_list(ops in prop::collection::vec((any::<bool>(), 0usize..3000), 1..400)) {
-            let mut queue = Queue::new(100_000);
+            let mut queue = Queue::new(1_000_000);
             let mut model: VecDeque<(Record, Vec<u8>)> = VecDeque::new();
             for (i, (push, size)) in ops.into_iter().enumerate() {
                 if push {
@@ -313,9 +382,14 @@ mod tests {
             taken += 1;
             assert!(taken < 1_000_000);
         }
-        assert!(taken as usize * 96 >= 212_992, "{taken}");
+        // As a kernel socket with the default buffer.
+        assert_eq!(taken, 256);
         assert!(queue.bytes.len() <= 1 << 20);
         queue.pop();
+        assert!(!queue.push(&record(0), &[1; 64]), "a quarter at a time");
+        for _ in 0..63 {
+            queue.pop();
+        }
         assert!(queue.push(&record(0), &[1; 64]));
     }
 

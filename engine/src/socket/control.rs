@@ -144,6 +144,10 @@ pub(super) fn v4(address: SocketAddr) -> Option<SocketAddrV4> {
     }
 }
 
+const SIOCGSTAMP: libc::c_ulong = 0x8906;
+const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
+const SIOCGSTAMP_NEW: libc::c_ulong = 0x8010_8906;
+const SIOCGSTAMPNS_NEW: libc::c_ulong = 0x8010_8907;
 const SO_TIMESTAMP_NEW: i32 = 63;
 const SO_TIMESTAMPNS_NEW: i32 = 64;
 const SO_TIMESTAMPING_NEW: i32 = 65;
@@ -153,6 +157,8 @@ const SO_ZEROCOPY: i32 = 60;
 const SO_TXTIME: i32 = 61;
 const SO_ATTACH_BPF: i32 = 50;
 const SO_PEEK_OFF: i32 = 42;
+const SO_RCVMARK: i32 = 75;
+const SO_RCVPRIORITY: i32 = 82;
 const SO_MAX_PACING_RATE: i32 = 47;
 const SO_NO_CHECK: i32 = 11;
 const IP_UNICAST_IF: i32 = 50;
@@ -323,6 +329,22 @@ impl UdpSocket {
                 let length = self.front_length()?;
                 Some(sock::store_int(arg, length as i32).map(|()| 0))
             }
+            libc::FIOASYNC => {
+                let result = sock::ioctl(fd, request, arg);
+                self.flags_changed(sock::status_flags(fd).unwrap_or(0));
+                Some(result)
+            }
+            SIOCGSTAMP | SIOCGSTAMPNS | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW => {
+                let taken = self.has_received();
+                // The kernel socket has seen nothing: from now on it is to.
+                self.hand_back(Reason::Option);
+                let nanos = matches!(request, SIOCGSTAMPNS | SIOCGSTAMPNS_NEW);
+                Some(match sock::ioctl(fd, request, arg) {
+                    // Asked for the first time, Linux says "now".
+                    Err(Errno(libc::ENOENT)) if taken => sock::store_now(arg, nanos).map(|()| 0),
+                    result => result,
+                })
+            }
             libc::FIONBIO => {
                 let result = sock::ioctl(fd, request, arg);
                 if result.is_ok() {
@@ -356,9 +378,9 @@ impl UdpSocket {
             // A locked filter could not be taken off again.
             self.hand_back(Reason::OwnFilter);
         }
-        if level == libc::IPPROTO_IP {
-            self.drain_rings(); // as for connect: a leave keeps what came before it
-        }
+        // As for connect: a leave keeps what came before it, and what a datagram brings is what
+        // was asked for when it came.
+        self.drain_rings();
         let result = sock::setsockopt(fd, level, name, ptr, len);
         if level == libc::IPPROTO_IP && result == Err(Errno(libc::EADDRNOTAVAIL)) {
             self.membership_refused(name, ptr, len);
@@ -387,7 +409,14 @@ impl UdpSocket {
     fn detach_filter(&self, fd: RawFd, ptr: usize, len: u32) -> Result<usize, Errno> {
         let mut control = self.control.lock();
         if matches!(control.filter, Filter::Shadow(_)) {
-            return Err(Errno(libc::ENOENT));
+            // What Linux looks at before it finds none.
+            return Err(if (len.cast_signed()) < 4 {
+                Errno::INVAL
+            } else if sock::is_nowhere(ptr) {
+                Errno::FAULT
+            } else {
+                Errno(libc::ENOENT)
+            });
         }
         let result = sock::setsockopt(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, ptr, len)?;
         control.filter = Filter::None;
@@ -396,6 +425,17 @@ impl UdpSocket {
         }
         self.reconcile(&mut control);
         Ok(result)
+    }
+
+    /// getsockopt(2) where our filter on the kernel socket would show. None: the kernel answers.
+    pub fn getsockopt(&self, level: i32, name: i32, len: usize) -> Option<Result<usize, Errno>> {
+        // The number of SO_ATTACH_FILTER, asked for: SO_GET_FILTER.
+        let shows = level == libc::SOL_SOCKET && name == libc::SO_ATTACH_FILTER;
+        if !shows || self.is_parents() || sock::load_int(len)? < 0 {
+            return None;
+        }
+        let ours = matches!(self.control.lock().filter, Filter::Shadow(_));
+        ours.then(|| sock::store_int(len, 0).map(|()| 0))
     }
 
     fn socket_option(&self, fd: RawFd, name: i32, ptr: usize, len: u32, control: &mut Control) {
@@ -434,6 +474,10 @@ impl UdpSocket {
                 let us = get(libc::SO_TIMESTAMP) != 0 || get(SO_TIMESTAMP_NEW) != 0;
                 self.with_bit(wanted::TIMESTAMPNS, ns);
                 self.with_bit(wanted::TIMESTAMP, us && !ns);
+                if value() != 0 {
+                    let new = matches!(name, SO_TIMESTAMP_NEW | SO_TIMESTAMPNS_NEW);
+                    self.with_bit(wanted::STAMP_NEW, new);
+                }
             }
             libc::SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
                 let flags = get(libc::SO_TIMESTAMPING);
@@ -441,6 +485,7 @@ impl UdpSocket {
                 self.with_bit(wanted::TIMESTAMPING, flags & receive == receive);
                 let hardware = TIMESTAMPING_RX_HARDWARE | TIMESTAMPING_RAW_HARDWARE;
                 self.with_bit(wanted::HARDWARE, flags & hardware == hardware);
+                self.with_bit(wanted::STAMP_NEW, name == SO_TIMESTAMPING_NEW);
                 self.with_tx(tx_kernel::DEVICE, flags & TIMESTAMPING_TX != 0);
             }
             libc::SO_RXQ_OVFL => self.with_bit(wanted::RXQ_OVFL, get(libc::SO_RXQ_OVFL) != 0),
@@ -454,7 +499,9 @@ impl UdpSocket {
                 control.filter = Filter::Program;
                 control.stays = control.stays.or(Some(Reason::OwnFilter));
             }
-            SO_PEEK_OFF => control.stays = control.stays.or(Some(Reason::Option)),
+            SO_PEEK_OFF | SO_RCVMARK | SO_RCVPRIORITY => {
+                control.stays = control.stays.or(Some(Reason::Option))
+            }
             // Queue lengths, priorities, broadcast, polling hints and the like: the kernel
             // socket keeps them, a datagram is no different for it.
             _ => {}

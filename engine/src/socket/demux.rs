@@ -344,6 +344,8 @@ mod tests {
             destination: SocketAddrV4::new(destination, port),
             ifindex: 2,
             timestamp: 10,
+            asked: 0,
+            drops: 0,
         }
     }
 

@@ -21,6 +21,8 @@ pub struct Datagram<'a> {
     pub tos: u8,
     /// Receive time, CLOCK_REALTIME nanoseconds.
     pub timestamp: u64,
+    /// It was stamped on its way: somebody had asked for that.
+    pub stamped: bool,
     /// UDP payload.
     pub payload: &'a [u8],
 }
@@ -48,6 +50,8 @@ pub mod wanted {
     pub const HARDWARE: u32 = 1 << 15;
     /// SO_RXQ_OVFL.
     pub const RXQ_OVFL: u32 = 1 << 8;
+    /// Time stamps by the names of 64-bit time (SO_TIMESTAMP_NEW and its kin).
+    pub const STAMP_NEW: u32 = 1 << 9;
 }
 
 /// What the receiving socket's options say about a delivery.
@@ -79,6 +83,9 @@ pub trait Receive {
     /// # Errors
     /// The kernel's.
     fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno>;
+
+    /// SO_RXQ_OVFL of what [`Self::kernel`] has just received is this number, if anything.
+    fn correct_drops(&mut self, _drops: u32) {}
 }
 
 /// What came of a quick look for a receive call.

@@ -326,7 +326,7 @@ impl UdpSocket {
     fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool, arriving: bool) -> Next {
         let Some(_turn) = self.moving.turn.lock() else {
             // A signal handler above this very call: Linux would give it the next one, too.
-            return Next::Result(call.kernel(fd, 0));
+            return Next::Result(self.ask_kernel(call, fd, 0));
         };
         loop {
             // What the rings hold before the kernel is looked at comes before what it gets.

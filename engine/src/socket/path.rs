@@ -309,6 +309,8 @@ impl Ring {
             ttl: frame.data.get(TTL).copied().unwrap_or(0),
             tos: frame.data.get(TOS).copied().unwrap_or(0),
             timestamp: frame.timestamp,
+            asked: Record::PKTINFO | Record::STAMP,
+            drops: 0,
         };
         match socket.hand_over(call, record, payload) {
             Ok(count) => {
@@ -595,6 +597,8 @@ pub(super) fn record(udp: &UdpFrame<'_>, ifindex: u32, timestamp: u64) -> Record
         ttl: udp.ttl,
         tos: udp.tos,
         timestamp,
+        asked: Record::PKTINFO | Record::STAMP,
+        drops: 0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Receiving: the queue, the rings, by ratio the kernel; then sleep on all of them.
 
-use super::io::{Early, Receive};
+use super::io::{Early, Receive, wanted};
 use super::path::{Direct, Polled, QueueAll};
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
@@ -174,7 +174,7 @@ impl UdpSocket {
     /// if it is one more of the kind and the call a usual one. Leaves `errno` alone.
     #[inline(always)]
     pub fn recv_early<R: Receive>(&self, call: &mut R, flags: i32) -> Early {
-        const UNUSUAL: i32 = libc::MSG_ERRQUEUE | libc::MSG_OOB | libc::MSG_PEEK;
+        const UNUSUAL: i32 = libc::MSG_ERRQUEUE | libc::MSG_PEEK;
         let mask = self.ring_mask();
         if self.mode() != Mode::Engine
             || flags & UNUSUAL != 0
@@ -218,9 +218,7 @@ impl UdpSocket {
         if self.habits.watch_receives() {
             self.begin_receive(flags)?;
         }
-        if self.mode() != Mode::Engine
-            || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
-            || self.cutoff.get() != 0
+        if self.mode() != Mode::Engine || flags & libc::MSG_ERRQUEUE != 0 || self.cutoff.get() != 0
         {
             return self.recv_aside(fd, call, flags);
         }
@@ -279,7 +277,7 @@ impl UdpSocket {
             mode if mode.is_engine() && self.cutoff.get() != 0 => self.settle_forked(),
             _ => {}
         }
-        let special = flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0;
+        let special = flags & libc::MSG_ERRQUEUE != 0;
         if !special && (self.mode() == Mode::CatchingUp || self.moving.has_left()) {
             return self.recv_while_moving(call, flags);
         }
@@ -302,9 +300,9 @@ impl UdpSocket {
         let result = if blocking {
             let _armed = reader.arm();
             let _open = defer::open();
-            call.kernel(fd, 0)
+            self.ask_kernel(call, fd, 0)
         } else {
-            call.kernel(fd, 0)
+            self.ask_kernel(call, fd, 0)
         };
         self.count_kernel(result);
         result
@@ -325,7 +323,7 @@ impl UdpSocket {
                 None => return self.recv_else(self.fd(), call, flags),
                 Some(Err(Errno::AGAIN)) if waits => {
                     if self.shut.load(Ordering::Acquire) {
-                        return call.kernel(self.fd(), 0);
+                        return self.ask_kernel(call, self.fd(), 0);
                     }
                     self.sleep(&mut spin, mode)?;
                 }
@@ -351,7 +349,7 @@ impl UdpSocket {
                 return self.recv_else(self.fd(), call, flags);
             }
             if self.shut.load(Ordering::Acquire) {
-                return call.kernel(self.fd(), 0);
+                return self.ask_kernel(call, self.fd(), 0);
             }
             self.sleep(&mut spin, Mode::Kernel)?;
         }
@@ -390,7 +388,7 @@ impl UdpSocket {
         look.misses.store(0, Ordering::Relaxed);
         look.hint.store(false, Ordering::Relaxed);
         look.epoch.store(epoch, Ordering::Relaxed);
-        let result = call.kernel(fd, libc::MSG_DONTWAIT);
+        let result = self.ask_kernel(call, fd, libc::MSG_DONTWAIT);
         look.ticks.store(event::ticks(), Ordering::Relaxed);
         self.count_kernel(result);
         if result.is_ok() {
@@ -475,9 +473,24 @@ impl UdpSocket {
         }
     }
 
+    /// The kernel's part of a receive call.
+    pub(super) fn ask_kernel<R: Receive>(
+        &self,
+        call: &mut R,
+        fd: RawFd,
+        extra: i32,
+    ) -> Result<usize, Errno> {
+        let result = call.kernel(fd, extra);
+        if result.is_ok() && self.wanted.load(Ordering::Relaxed) & wanted::RXQ_OVFL != 0 {
+            // The kernel counts what the shadow filter refuses.
+            call.correct_drops(self.drops());
+        }
+        result
+    }
+
     /// Asks the kernel socket once; None: it has nothing.
     pub(super) fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
-        let result = call.kernel(self.fd(), libc::MSG_DONTWAIT);
+        let result = self.ask_kernel(call, self.fd(), libc::MSG_DONTWAIT);
         if result == Err(Errno::AGAIN) {
             return None;
         }

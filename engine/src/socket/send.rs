@@ -253,7 +253,7 @@ impl UdpSocket {
     #[cold]
     fn send_aside(&self, dest: Destination, flags: i32) -> Sent {
         if flags & libc::MSG_MORE != 0 {
-            self.tx_kernel.fetch_or(tx_kernel::MORE, Ordering::Relaxed);
+            self.kernel_holds_more();
         } else {
             // This call ends the datagram, or brings the error back.
             let once = tx_kernel::MORE | tx_kernel::ERROR;
@@ -394,6 +394,11 @@ impl UdpSocket {
         self.tx_kernel.fetch_or(tx_kernel::ERROR, Ordering::Relaxed);
         self.expect_error();
         self.hint_kernel();
+    }
+
+    /// The kernel socket holds the beginning of a datagram: what is sent next joins it.
+    pub fn kernel_holds_more(&self) {
+        self.tx_kernel.fetch_or(tx_kernel::MORE, Ordering::Relaxed);
     }
 
     /// Counts a send that the kernel made for this socket.

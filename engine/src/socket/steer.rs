@@ -181,6 +181,8 @@ mod tests {
                             ttl: 1,
                             tos: 0,
                             timestamp: 1,
+                            asked: 0,
+                            drops: 0,
                         };
                         let taken = !takers(&demux, &key, member).is_empty();
                         let brings = brought(&flows, &key);

@@ -11,7 +11,7 @@ use super::migrate::Habits;
 use super::moving::Moving;
 use super::path::{Direct, record};
 use super::send::TxCache;
-use crate::error::Errno;
+use crate::error::{Errno, Reason};
 use crate::ring::{Lock, Queue, Record};
 use crate::stats::layout::SocketBlock;
 use crate::sys::bpf::Shared;
@@ -335,6 +335,11 @@ impl UdpSocket {
         self.arrivals.load(Ordering::Acquire)
     }
 
+    /// A call has taken a datagram from the engine.
+    pub(super) fn has_received(&self) -> bool {
+        self.arrivals() > self.queued.load(Ordering::Acquire) as u64
+    }
+
     /// poll and its kin have found the kernel side ready: the next receive looks there.
     pub fn hint_kernel(&self) {
         self.kernel_look.hint.store(true, Ordering::Relaxed);
@@ -381,7 +386,10 @@ impl UdpSocket {
         payload: &[u8],
     ) -> Result<usize, Errno> {
         let how = if R::CONTROL {
-            self.delivery(&record)
+            Delivery {
+                drops: self.drops(),
+                ..self.delivery(&record)
+            }
         } else {
             self.plain_delivery()
         };
@@ -411,6 +419,22 @@ impl UdpSocket {
         !self.core.steers(record.ifindex) || group.is_multicast() && shared()
     }
 
+    /// Datagrams that found its queue full.
+    #[inline]
+    pub(super) fn drops(&self) -> u32 {
+        self.drops.load(Ordering::Relaxed)
+    }
+
+    /// What Linux prepares for a datagram before it queues it: what is asked for then.
+    #[inline]
+    fn asked(&self) -> u8 {
+        const STAMPS: u32 = wanted::TIMESTAMP | wanted::TIMESTAMPNS | wanted::TIMESTAMPING;
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        let bit = |asked: bool, bit| if asked { bit } else { 0 };
+        let pktinfo = wanted & (wanted::PKTINFO | wanted::PKTINFO6) != 0;
+        bit(pktinfo, Record::PKTINFO) | bit(wanted & STAMPS != 0, Record::STAMP)
+    }
+
     #[inline(never)]
     fn enqueue_plain(&self, plain: Plain<'_>, ifindex: u32, timestamp: u64) {
         let udp = plain.datagram();
@@ -420,6 +444,11 @@ impl UdpSocket {
     #[inline]
     fn enqueue(&self, record: &Record, payload: &[u8]) {
         self.moving.note(record, payload.len());
+        let record = &Record {
+            asked: self.asked(),
+            drops: self.drops(),
+            ..*record
+        };
         let Some(mut queue) = self.queue.lock() else {
             return; // a signal handler inside this very lock: the datagram is lost
         };
@@ -434,10 +463,8 @@ impl UdpSocket {
         } else {
             counters.drop_packets.add_exclusive(1);
             counters.drop_bytes.add_exclusive(payload.len() as u64);
-            self.drops.store(
-                self.drops.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+            self.drops
+                .store(self.drops().wrapping_add(1), Ordering::Relaxed);
         }
         // Under the lock, for rings of several threads may bring something.
         let arrivals = self.arrivals.load(Ordering::Relaxed);
@@ -468,7 +495,9 @@ impl UdpSocket {
             wanted &= !wanted::HARDWARE;
         }
         let destination = *record.destination.ip();
-        let local = if wanted == 0 || !destination.is_multicast() {
+        let local = if record.asked & Record::PKTINFO == 0 {
+            Ipv4Addr::UNSPECIFIED
+        } else if wanted == 0 || !destination.is_multicast() {
             destination
         } else {
             self.core
@@ -478,7 +507,7 @@ impl UdpSocket {
         Delivery {
             mapped: self.family == Family::V6,
             wanted,
-            drops: self.drops.load(Ordering::Relaxed),
+            drops: record.drops,
             local,
         }
     }
@@ -503,7 +532,9 @@ impl UdpSocket {
         }
         let (record, payload) = queue.front()?;
         let result = call.deliver(&datagram(&record, payload), &self.delivery(&record));
-        if !peek {
+        if peek {
+            queue.look();
+        } else {
             self.stats.rx.packets.add_exclusive(1);
             self.stats.rx.bytes.add_exclusive(payload.len() as u64);
             queue.pop();
@@ -542,7 +573,9 @@ impl UdpSocket {
 
     /// Payload bytes of the oldest queued datagram.
     pub(super) fn front_length(&self) -> Option<usize> {
-        self.queue.lock()?.front().map(|(_, payload)| payload.len())
+        let mut queue = self.queue.lock()?;
+        queue.look();
+        queue.front().map(|(_, payload)| payload.len())
     }
 
     pub(super) fn set_receive_limit(&self, limit: usize) {
@@ -595,6 +628,10 @@ impl UdpSocket {
         let nonblocking = flags & libc::O_NONBLOCK != 0;
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
         self.stats.set_blocking(!nonblocking);
+        if flags & libc::O_ASYNC != 0 {
+            // SIGIO is the kernel's to send, for what it receives.
+            self.hand_back(Reason::Option);
+        }
     }
 
     /// A descriptor number now names this socket (socket, dup, F_DUPFD).
@@ -616,10 +653,15 @@ pub(super) fn datagram<'a>(record: &Record, payload: &'a [u8]) -> Datagram<'a> {
         source: record.source,
         destination: *record.destination.ip(),
         port: record.destination.port(),
-        ifindex: record.ifindex,
+        ifindex: if record.asked & Record::PKTINFO == 0 {
+            0
+        } else {
+            record.ifindex
+        },
         ttl: record.ttl,
         tos: record.tos,
         timestamp: record.timestamp,
+        stamped: record.asked & Record::STAMP != 0,
         payload,
     }
 }

@@ -433,10 +433,37 @@ pub fn user_bytes(ptr: usize, len: u32, out: &mut [u8]) -> usize {
 
 /// Stores an int where the application asked for it.
 pub fn store_int(ptr: usize, value: i32) -> Result<(), Errno> {
-    if ptr == 0 {
+    if is_nowhere(ptr) {
         return Err(Errno::FAULT);
     }
-    // SAFETY: the application's out-parameter, non-null; unaligned is allowed.
+    // SAFETY: the application's out-parameter, somewhere; unaligned is allowed.
     unsafe { (ptr as *mut i32).write_unaligned(value) };
     Ok(())
+}
+
+/// Reads an int of the application's; None: the pointer is none.
+#[must_use]
+pub fn load_int(ptr: usize) -> Option<i32> {
+    // SAFETY: the application's in-parameter, somewhere; unaligned is allowed.
+    (!is_nowhere(ptr)).then(|| unsafe { (ptr as *const i32).read_unaligned() })
+}
+
+/// Stores the time of day: seconds with nanoseconds or microseconds, two words.
+pub fn store_now(ptr: usize, nanos: bool) -> Result<(), Errno> {
+    if is_nowhere(ptr) {
+        return Err(Errno::FAULT);
+    }
+    let now = crate::clock::realtime();
+    let part = now % 1_000_000_000;
+    let part = if nanos { part } else { part / 1000 };
+    let words = [now / 1_000_000_000, part];
+    // SAFETY: the application's out-parameter, somewhere; unaligned is allowed.
+    unsafe { (ptr as *mut [u64; 2]).write_unaligned(words) };
+    Ok(())
+}
+
+/// True for an address where nothing of the application's can be.
+#[must_use]
+pub fn is_nowhere(ptr: usize) -> bool {
+    ptr.cast_signed() < 4096
 }

@@ -11,6 +11,11 @@ use std::net::Ipv4Addr;
 const HEADER: usize = size_of::<cmsghdr>();
 const ALIGN: usize = size_of::<usize>();
 
+/// Names with 64-bit time of asm-generic/socket.h; on 64-bit machines the same shapes.
+const SO_TIMESTAMP_NEW: c_int = 63;
+const SO_TIMESTAMPNS_NEW: c_int = 64;
+const SO_TIMESTAMPING_NEW: c_int = 65;
+
 const fn align(len: usize) -> usize {
     (len + ALIGN - 1) & !(ALIGN - 1)
 }
@@ -77,31 +82,32 @@ impl Writer {
         let seconds = (datagram.timestamp / 1_000_000_000).to_ne_bytes();
         let nanos = datagram.timestamp % 1_000_000_000;
         // sock_recv_timestamp, sock_recv_drops
+        let named = |old, new| {
+            if asked(wanted::STAMP_NEW) { new } else { old }
+        };
         if asked(wanted::TIMESTAMPNS) {
             let stamp = [seconds, nanos.to_ne_bytes()];
-            self.put(
-                libc::SOL_SOCKET,
-                libc::SCM_TIMESTAMPNS,
-                stamp.as_flattened(),
-            );
+            let kind = named(libc::SCM_TIMESTAMPNS, SO_TIMESTAMPNS_NEW);
+            self.put(libc::SOL_SOCKET, kind, stamp.as_flattened());
         } else if asked(wanted::TIMESTAMP) {
             let stamp = [seconds, (nanos / 1000).to_ne_bytes()];
-            self.put(libc::SOL_SOCKET, libc::SCM_TIMESTAMP, stamp.as_flattened());
+            let kind = named(libc::SCM_TIMESTAMP, SO_TIMESTAMP_NEW);
+            self.put(libc::SOL_SOCKET, kind, stamp.as_flattened());
         }
-        if asked(wanted::TIMESTAMPING) || asked(wanted::HARDWARE) {
+        // One of the others makes the stamp if nothing on the way has.
+        let stamped = datagram.stamped || asked(wanted::TIMESTAMP | wanted::TIMESTAMPNS);
+        let software = asked(wanted::TIMESTAMPING) && stamped;
+        if software || asked(wanted::HARDWARE) {
             let mut stamps = [[0_u8; 8]; 6];
             let stamp = [seconds, nanos.to_ne_bytes()];
-            if asked(wanted::TIMESTAMPING) {
+            if software {
                 stamps[..2].copy_from_slice(&stamp);
             }
             if asked(wanted::HARDWARE) {
                 stamps[4..].copy_from_slice(&stamp);
             }
-            self.put(
-                libc::SOL_SOCKET,
-                libc::SCM_TIMESTAMPING,
-                stamps.as_flattened(),
-            );
+            let kind = named(libc::SCM_TIMESTAMPING, SO_TIMESTAMPING_NEW);
+            self.put(libc::SOL_SOCKET, kind, stamps.as_flattened());
         }
         if asked(wanted::RXQ_OVFL) && how.drops != 0 {
             self.put(
@@ -142,6 +148,38 @@ impl Writer {
 
 const _: () = assert!(size_of::<in6_pktinfo>() == 20 && size_of::<in6_addr>() == 16);
 const _: () = assert!(size_of::<in_pktinfo>() == 12 && size_of::<in_addr>() == 4);
+
+/// Puts another number into what the kernel said of SO_RXQ_OVFL, or takes it out; the length
+/// of what is there then.
+///
+/// # Safety
+/// `control` is null or holds `len` bytes of the kernel's control messages.
+pub(super) unsafe fn correct_drops(control: *mut c_void, len: usize, drops: u32) -> usize {
+    if is_nowhere(control) {
+        return len;
+    }
+    // SAFETY: not null, and writable by the caller's promise.
+    let buffer = unsafe { std::slice::from_raw_parts_mut(control.cast::<u8>(), len) };
+    let mut at = 0;
+    while let Some(message) = Reader(buffer.get(at..).unwrap_or(&[]))
+        .next()
+        .and_then(Result::ok)
+    {
+        let size = HEADER + message.data.len();
+        let found = (message.level, message.kind) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+        if found && drops == 0 {
+            let end = (at + align(size)).min(len);
+            buffer.copy_within(end.., at);
+            return len - (end - at);
+        }
+        if found && let Some(number) = buffer.get_mut(at + HEADER..at + HEADER + 4) {
+            number.copy_from_slice(&drops.to_ne_bytes());
+            return len;
+        }
+        at += align(size);
+    }
+    len
+}
 
 /// One control message of a send call.
 struct Message<'a> {

@@ -120,6 +120,16 @@ pub(crate) fn resolve() {
     let _ = (RECVFROM.get(), RECVMSG.get());
 }
 
+/// RLIMIT_NOFILE: poll refuses a larger set.
+pub(crate) fn most_descriptors() -> usize {
+    let mut limit = [0_u64; 2];
+    let at = (&raw mut limit).expose_provenance();
+    let args = [0, libc::RLIMIT_NOFILE as usize, 0, at, 0, 0];
+    // SAFETY: the kernel writes two words into an array of two.
+    let asked = unsafe { syscall6(libc::SYS_prlimit64, args) };
+    asked.map_or(usize::MAX, |_| limit[0] as usize)
+}
+
 fn stat(fd: RawFd) -> Result<libc::stat, Errno> {
     let mut stat = std::mem::MaybeUninit::<libc::stat>::zeroed();
     let args = [arg(fd), stat.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
@@ -160,6 +170,13 @@ pub(crate) fn single_thread() -> bool {
     // SAFETY: zeroed, then filled in; every pattern is valid.
     let stat = unsafe { stat.assume_init() };
     stat.st_nlink <= 2 + 1 + u64::from(engine_threads())
+}
+
+/// write(2) for the program, signals and all.
+pub(crate) fn write_signalling(fd: RawFd, data: &[u8]) -> Result<usize, Errno> {
+    let at = data.as_ptr().expose_provenance();
+    // SAFETY: the slice is readable for its length.
+    unsafe { syscall6(libc::SYS_write, [arg(fd), at, data.len(), 0, 0, 0]) }
 }
 
 /// write(2) of a message of the library's own. Where nobody reads any more (SIGPIPE) or the

@@ -7,6 +7,7 @@
 use super::kernel::{self, arg, forward};
 use super::send::Outgoing;
 use super::{control, encode_address, is_nowhere, vectors};
+use crate::verdict::Verdict;
 use engine::error::Errno;
 use engine::socket::io::{Datagram, Delivery, Receive};
 use libc::{c_int, c_void, iovec, msghdr, sockaddr_in, socklen_t};
@@ -62,6 +63,29 @@ impl Simple {
     pub(crate) fn flags(&self) -> c_int {
         self.flags
     }
+}
+
+/// A read into a buffer of ours, made by `receive`; its verdict and what it received.
+pub(crate) fn into_buffer(
+    len: usize,
+    receive: impl FnOnce(&Simple) -> Verdict,
+) -> (Verdict, Vec<u8>) {
+    let mut buffer = vec![0_u8; len];
+    // SAFETY: the buffer outlives the call; no address.
+    let call = unsafe {
+        Simple::new(
+            buffer.as_mut_ptr().cast(),
+            len,
+            0,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+    let verdict = receive(&call);
+    if let Verdict::Handled(count) = verdict {
+        buffer.truncate(count);
+    }
+    (verdict, buffer)
 }
 
 impl Receive for Simple {
@@ -326,6 +350,16 @@ impl Receive for Incoming<'_> {
         let address = (&raw mut header).expose_provenance();
         // SAFETY: a header of our own around the application's vectors.
         unsafe { kernel::recvmsg(fd, address, flags) }
+    }
+
+    #[cold]
+    fn correct_drops(&mut self, drops: u32) {
+        if let Some(header) = &mut self.header {
+            // SAFETY: the caller's control buffer, as the kernel has just filled it.
+            let used =
+                unsafe { control::correct_drops(header.msg_control, header.msg_controllen, drops) };
+            header.msg_controllen = used;
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! argument means on either family.
 
 use super::kernel::{arg, forward};
-use super::{address, control, is_nowhere, vectors};
+use super::{LONGEST, address, control, is_kernels, is_nowhere, vectors};
 use engine::error::Errno;
 use engine::socket::SockAddrArg;
 use engine::socket::io::{Destination, Peer, SendControl};
@@ -13,6 +13,9 @@ use std::io::IoSlice;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::os::fd::RawFd;
 use std::ptr;
+
+/// An IPv4 address.
+const SHORTEST: u32 = size_of::<sockaddr_in>() as u32;
 
 /// A msghdr that asks for nothing.
 pub(super) fn empty_header() -> msghdr {
@@ -53,7 +56,7 @@ impl<'a> Simple<'a> {
     ) -> Option<Self> {
         let to = if name.is_null() {
             Peer::CONNECTED
-        } else if name_len.cast_signed() < size_of::<sockaddr_in>() as i32 || is_nowhere(name) {
+        } else if name_len.wrapping_sub(SHORTEST) > LONGEST as u32 - SHORTEST || is_nowhere(name) {
             return None;
         } else {
             // SAFETY: readable for the 16 bytes of a sockaddr_in; alignment is not assumed.
@@ -115,7 +118,11 @@ impl<'a> Simple<'a> {
 /// The vectors as the engine reads them; None if one is null (the kernel answers).
 fn slices<'a>(vectors: &'a [iovec]) -> Option<&'a [IoSlice<'a>]> {
     // An empty one may point anywhere, but a Rust slice is never null.
-    let unreadable = |v: &iovec| v.iov_base.is_null() || (v.iov_len > 0 && is_nowhere(v.iov_base));
+    let unreadable = |v: &iovec| {
+        v.iov_base.is_null()
+            || is_kernels(v.iov_base, 0)
+            || (v.iov_len > 0 && is_nowhere(v.iov_base))
+    };
     if vectors.iter().any(unreadable) {
         return None;
     }

@@ -2,10 +2,13 @@
 //!
 //! Sources: poll(2), select(2), epoll_wait(2).
 
-use super::is_nowhere;
+use super::{is_nowhere, kernel};
 use engine::error::Errno;
 use engine::ready::Timeout;
 use libc::{c_int, epoll_event, pollfd, sigset_t, timespec, timeval};
+
+/// Descriptors that a set of poll may have before RLIMIT_NOFILE is asked.
+const FEW: usize = 64;
 
 const NANOS: i64 = 1_000_000_000;
 
@@ -96,14 +99,20 @@ pub(crate) unsafe fn put_timeval(ptr: *mut timeval, left: u64) {
 
 /// The kernel's 64 signals of a mask; null: no mask.
 ///
+/// # Errors
+/// EFAULT.
+///
 /// # Safety
 /// `ptr` is null or readable.
-pub(crate) unsafe fn mask(ptr: *const sigset_t) -> Option<u64> {
+pub(crate) unsafe fn mask(ptr: *const sigset_t) -> Result<Option<u64>, Errno> {
     if ptr.is_null() {
-        return None;
+        return Ok(None);
     }
-    // SAFETY: not null; a sigset_t begins with the kernel's 64 bits.
-    Some(unsafe { ptr.cast::<u64>().read_unaligned() })
+    if is_nowhere(ptr) {
+        return Err(Errno::FAULT);
+    }
+    // SAFETY: somewhere; a sigset_t begins with the kernel's 64 bits.
+    Ok(Some(unsafe { ptr.cast::<u64>().read_unaligned() }))
 }
 
 /// The set of a poll call; None: the kernel answers (null, or more than can be).
@@ -116,12 +125,17 @@ pub(crate) unsafe fn poll_set<'a>(
 ) -> Option<&'a mut [pollfd]> {
     let count = usize::try_from(count)
         .ok()
-        .filter(|&c| c <= i32::MAX as usize)?;
+        .filter(|&c| c <= FEW || c <= kernel::most_descriptors())?;
     if is_nowhere(fds) || !fds.is_aligned() {
         return None;
     }
     // SAFETY: not null, aligned, valid for `count` elements.
     Some(unsafe { std::slice::from_raw_parts_mut(fds, count) })
+}
+
+/// A set that is given, and cannot be read: EFAULT.
+pub(crate) fn is_bad_set(set: *mut libc::fd_set) -> bool {
+    !set.is_null() && is_nowhere(set)
 }
 
 /// One set of a select call as 64-bit words: as many as hold `nfds` bits.

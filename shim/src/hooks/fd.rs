@@ -7,7 +7,7 @@ use crate::ops::fd as ops;
 use crate::process::Optional;
 use crate::verdict::Verdict;
 use engine::sys::fd::is_internal;
-use libc::{FILE, c_int, c_uint, c_void};
+use libc::{FILE, c_char, c_int, c_uint, c_void};
 
 /// libc's answer as a verdict.
 fn as_made(result: c_int) -> Verdict {
@@ -58,6 +58,17 @@ hooks! {
         ops::purge(unsafe { abi::stream_number(stream) });
         Verdict::PassThrough
     };
+}
+
+// A stream reads by internal calls of libc.
+redhook::hook! {
+    unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE => shim_fdopen {
+        if !FDS.is_foreign(fd) {
+            super::super::ops::socket::give_up(fd);
+        }
+        // SAFETY: the caller's own arguments.
+        unsafe { redhook::real!(fdopen)(fd, mode) }
+    }
 }
 
 redhook::hook! {

@@ -31,7 +31,9 @@ unsafe fn ppoll_on(
         return Verdict::PassThrough;
     };
     // SAFETY: passed on.
-    let mask = unsafe { wait::mask(mask) };
+    let Ok(mask) = (unsafe { wait::mask(mask) }) else {
+        return Verdict::PassThrough;
+    };
     // SAFETY: passed on.
     unsafe { poll_on(fds, count, timeout, mask) }
 }
@@ -47,6 +49,9 @@ unsafe fn select_on(
     let Ok(nfds) = usize::try_from(nfds) else {
         return Verdict::PassThrough;
     };
+    if [read, write, except].into_iter().any(wait::is_bad_set) {
+        return Verdict::PassThrough;
+    }
     // SAFETY: passed on.
     let set = |set| unsafe { wait::select_set(set, nfds) };
     let sets = FdSets {
@@ -136,10 +141,12 @@ hooks! {
         let time = unsafe { wait::timespec(timeout) };
         // SAFETY: as above.
         let signals = unsafe { wait::mask(mask) };
-        match time {
+        match (time, signals) {
             // SAFETY: as above.
-            Ok(time) => unsafe { select_on(nfds, [read, write, except], time, signals) },
-            Err(_) => Verdict::PassThrough,
+            (Ok(time), Ok(signals)) => unsafe {
+                select_on(nfds, [read, write, except], time, signals)
+            },
+            _ => Verdict::PassThrough,
         }
     };
 
@@ -158,9 +165,11 @@ hooks! {
         mask: *const sigset_t) -> c_int = shim_epoll_pwait,
     pass if FDS.is_foreign(epfd) => {
         // SAFETY: epoll_pwait(2)'s contract with the caller.
-        let mask = unsafe { wait::mask(mask) };
-        // SAFETY: as above.
-        unsafe { epoll_on(epfd, events, max, wait::millis(timeout), mask) }
+        match unsafe { wait::mask(mask) } {
+            // SAFETY: as above.
+            Ok(mask) => unsafe { epoll_on(epfd, events, max, wait::millis(timeout), mask) },
+            Err(_) => Verdict::PassThrough,
+        }
     };
 }
 
@@ -211,10 +220,10 @@ redhook::hook! {
             let time = unsafe { wait::timespec(timeout) };
             // SAFETY: as above.
             let signals = unsafe { wait::mask(mask) };
-            match time {
+            match (time, signals) {
                 // SAFETY: as above.
-                Ok(time) => unsafe { epoll_on(epfd, events, max, time, signals) },
-                Err(_) => Verdict::PassThrough,
+                (Ok(time), Ok(signals)) => unsafe { epoll_on(epfd, events, max, time, signals) },
+                _ => Verdict::PassThrough,
             }
         };
         // SAFETY: the caller's own arguments.

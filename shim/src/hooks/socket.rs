@@ -44,10 +44,11 @@ hooks! {
     fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int = shim_ioctl,
     pass if FDS.is_foreign(fd) => ops::ioctl(fd, request, arg.expose_provenance());
 
-    // The kernel socket knows these answers; the hooks keep a place for the day it does not.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t)
         -> c_int = shim_getsockopt,
-    pass if true => Verdict::PassThrough;
+    pass if FDS.is_foreign(fd) => ops::getsockopt(fd, level, name, len.expose_provenance());
+
+    // The kernel socket knows these answers; the hooks keep a place for the day it does not.
 
     fn getsockname(fd: c_int, name: *mut sockaddr, len: *mut socklen_t)
         -> c_int = shim_getsockname,

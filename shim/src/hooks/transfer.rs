@@ -10,7 +10,8 @@ use crate::process;
 use crate::verdict::Verdict;
 use engine::sys::defer;
 use libc::{
-    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    c_int, c_uint, c_void, iovec, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
 };
 use std::ptr;
 
@@ -35,7 +36,7 @@ unsafe fn receive_one(
     name: *mut sockaddr,
     name_len: *mut socklen_t,
 ) -> Verdict {
-    if len > isize::MAX as usize {
+    if abi::is_kernels(buffer, 0) {
         return Verdict::PassThrough;
     }
     // SAFETY: the caller's arguments.
@@ -49,11 +50,35 @@ unsafe fn receive_one(
 /// read(2)'s contract.
 #[inline(always)]
 unsafe fn read_one(fd: c_int, buffer: *mut c_void, len: size_t) -> Verdict {
-    if len == 0 {
+    if len == 0 || abi::is_kernels(buffer, len) {
         return Verdict::PassThrough;
     }
     // SAFETY: passed on.
     unsafe { receive_one(fd, buffer, len, 0, ptr::null_mut(), ptr::null_mut()) }
+}
+
+/// readv and preadv2, whose flags are RWF_*.
+///
+/// # Safety
+/// readv(2)'s contract.
+unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int, flags: c_int) -> Verdict {
+    if flags & !(libc::RWF_HIPRI | libc::RWF_NOWAIT) != 0 {
+        return Verdict::PassThrough;
+    }
+    let flags = if flags & libc::RWF_NOWAIT == 0 {
+        0
+    } else {
+        libc::MSG_DONTWAIT
+    };
+    // SAFETY: passed on. A negative count is one too many.
+    let vectors = unsafe { abi::vectors(iov, count as usize) };
+    // SAFETY: as above; no address.
+    ops::receive(
+        fd,
+        vectors
+            .filter(|v| abi::total(v) > 0)
+            .map(|v| unsafe { Incoming::plain(v, flags, ptr::null_mut(), ptr::null_mut()) }),
+    )
 }
 
 /// sendto and all that are a special case of it.
@@ -139,12 +164,29 @@ hooks! {
 
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> ssize_t = shim_readv,
     pass if FDS.is_foreign(fd) => {
-        // SAFETY: readv(2)'s contract with the caller. A negative count is one too many.
-        let vectors = unsafe { abi::vectors(iov, count as usize) };
-        // SAFETY: as above; no address.
-        ops::receive(fd, vectors.filter(|v| abi::total(v) > 0).map(|v| unsafe {
-            Incoming::plain(v, 0, ptr::null_mut(), ptr::null_mut())
-        }))
+        // SAFETY: readv(2)'s contract with the caller.
+        unsafe { read_vectors(fd, iov, count, 0) }
+    };
+
+    // With an offset it is the kernel's to refuse.
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int)
+        -> ssize_t = shim_preadv2,
+    pass if offset != -1 || FDS.is_foreign(fd) => {
+        // SAFETY: preadv2(2)'s contract with the caller.
+        unsafe { read_vectors(fd, iov, count, flags) }
+    };
+
+    fn preadv64v2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int)
+        -> ssize_t = shim_preadv64v2,
+    pass if offset != -1 || FDS.is_foreign(fd) => {
+        // SAFETY: preadv2(2)'s contract with the caller.
+        unsafe { read_vectors(fd, iov, count, flags) }
+    };
+
+    fn splice(from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t,
+        flags: c_uint) -> ssize_t = shim_splice,
+    pass if FDS.is_foreign(from) && FDS.is_foreign(to) || !from_at.is_null() => {
+        ops::splice(from, to, len, flags)
     };
 
     fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t = shim_recv,

@@ -5,6 +5,7 @@ use crate::abi;
 use crate::fdtable::Held;
 use crate::verdict::Verdict;
 use crate::{FDS, guard, process, startup};
+use engine::error::Reason;
 use engine::ready::Object;
 use engine::socket::{Family, SockAddrArg, UdpSocket};
 use engine::sys::defer;
@@ -74,6 +75,24 @@ pub(crate) fn shutdown(fd: RawFd, how: c_int) -> Verdict {
 pub(crate) fn setsockopt(fd: RawFd, level: c_int, name: c_int, ptr: usize, len: u32) -> Verdict {
     with_udp(fd, |socket| {
         socket.setsockopt(fd, level, name, ptr, len).into()
+    })
+}
+
+/// Something reads or writes it from now on that passes no hook.
+pub(crate) fn give_up(fd: RawFd) {
+    let errno = abi::errno();
+    with_udp(fd, |socket| {
+        socket.hand_back(Reason::Option);
+        Verdict::PassThrough
+    });
+    abi::set_errno(errno);
+}
+
+/// getsockopt(2).
+pub(crate) fn getsockopt(fd: RawFd, level: c_int, name: c_int, len: usize) -> Verdict {
+    with_udp(fd, |socket| match socket.getsockopt(level, name, len) {
+        Some(result) => result.into(),
+        None => Verdict::PassThrough,
     })
 }
 

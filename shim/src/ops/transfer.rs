@@ -6,7 +6,7 @@ use super::fd::purge;
 use crate::FDS;
 use crate::abi::receive::{self, Incoming, Many};
 use crate::abi::send::{Outgoing, Simple};
-use crate::abi::{KeptErrno, MAX_VECTORS};
+use crate::abi::{KeptErrno, MAX_VECTORS, kernel};
 use crate::fdtable::{Held, Ref};
 use crate::verdict::Verdict;
 use engine::clock;
@@ -19,6 +19,11 @@ use engine::sys::leave::Kept;
 use libc::c_int;
 use std::io::IoSlice;
 use std::os::fd::RawFd;
+
+/// No datagram is longer.
+const LONGEST_DATAGRAM: usize = 65_536;
+/// Of linux/socket.h.
+const MSG_PROBE: c_int = 0x10;
 
 fn receive_from(socket: &UdpSocket, fd: RawFd, call: &mut Incoming<'_>) -> Result<usize, Errno> {
     let flags = call.flags();
@@ -186,6 +191,28 @@ pub(crate) fn receive_many(
     Verdict::Handled(done)
 }
 
+/// splice(2) from a socket into a pipe, or the other way.
+pub(crate) fn splice(from: RawFd, to: RawFd, len: usize, flags: libc::c_uint) -> Verdict {
+    if let Some(found) = FDS.get(to)
+        && let Object::Udp(socket) = &found.object
+    {
+        if flags & libc::SPLICE_F_MORE != 0 {
+            socket.kernel_holds_more();
+        }
+        return Verdict::PassThrough;
+    }
+    let pipe = kernel::file_type(to) == Ok(libc::S_IFIFO);
+    if !pipe || len == 0 || FDS.is_foreign(from) {
+        return Verdict::PassThrough;
+    }
+    let (verdict, data) =
+        receive::into_buffer(len.min(LONGEST_DATAGRAM), |call| receive_simple(from, call));
+    match verdict {
+        Verdict::Handled(count) if count > 0 => kernel::write_signalling(to, &data).into(),
+        verdict => verdict,
+    }
+}
+
 /// What became of a call, `kernel` making it where the engine said so.
 #[inline(always)]
 fn finish(
@@ -283,6 +310,9 @@ pub(crate) fn send_many(fd: RawFd, messages: &mut Many<'_>, flags: c_int) -> Ver
     else {
         return Verdict::PassThrough;
     };
+    if flags & MSG_PROBE != 0 {
+        return Verdict::PassThrough; // sends nothing, and ends after the first that has a payload
+    }
     let count = messages.count().min(MAX_VECTORS);
     for index in 0..count {
         let sent = match messages.outgoing(index, flags) {

@@ -196,6 +196,7 @@ fn compare(pair: &Pair, shape: Shape, payload: &[u8]) {
         ttl: 33,
         tos: 0x48,
         timestamp: stamp(&kernel),
+        stamped: true,
         payload,
     };
     let how = Delivery {
@@ -314,6 +315,7 @@ fn mapped_address_and_packet_info() {
         ttl,
         tos,
         timestamp,
+        stamped: true,
         payload,
     };
     let how = Delivery {
@@ -336,6 +338,7 @@ fn plain_calls_and_their_errors() {
         ttl: 1,
         tos: 0,
         timestamp: 0,
+        stamped: true,
         payload: PAYLOAD,
     };
     let how = Delivery {
