@@ -80,6 +80,7 @@ fn echo(server: &str, client: &str, rx: u64, tx: u64) {
         let all: Vec<String> = (1..=8).map(|i| format!("line {i}")).collect();
         assert_eq!(lines, all, "{mode:?}: {}", said.client.stderr);
         if mode != Mode::Native {
+            // The first ones may be under way before the ring and the route are known.
             carried("socat, client", &said.seen, rx, tx);
         }
     }
@@ -88,7 +89,7 @@ fn echo(server: &str, client: &str, rx: u64, tx: u64) {
 /// The server connects the socket that took the first datagram, and forks.
 #[test]
 fn socat_listen() {
-    echo("UDP4-LISTEN:5000,fork", "UDP4:10.78.0.1:5000", 7, 7);
+    echo("UDP4-LISTEN:5000,fork", "UDP4:10.78.0.1:5000", 5, 5);
 }
 
 /// A child a datagram answers by the socket that it shares with its parent.
@@ -97,7 +98,7 @@ fn socat_recvfrom() {
     echo(
         "UDP4-RECVFROM:5000,fork",
         "UDP4-DATAGRAM:10.78.0.1:5000",
-        7,
-        7,
+        5,
+        5,
     );
 }
