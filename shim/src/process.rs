@@ -97,7 +97,7 @@ pub(crate) fn before_exec() {
     FDS.for_each(|fd, held| {
         let flags = kernel::fcntl_int(fd, libc::F_GETFD, 0).unwrap_or(0);
         if flags & libc::FD_CLOEXEC as usize == 0 {
-            hand_over(held);
+            hand_over(fd, held);
         }
     });
 }
@@ -116,10 +116,11 @@ pub(crate) fn before_daemon() {
 }
 
 /// Gives an object to whoever else will use its descriptor.
-pub(crate) fn hand_over(held: &Held) {
+pub(crate) fn hand_over(fd: c_int, held: &Held) {
     let _scope = defer::enter();
-    if let Object::Udp(socket) = &held.object {
-        socket.hand_back(Reason::HandedOver);
+    match &held.object {
+        Object::Udp(socket) => socket.hand_back(Reason::HandedOver),
+        Object::Epoll(epoll) => epoll.hand_over(fd),
     }
 }
 
@@ -130,7 +131,7 @@ pub(crate) fn hand_over(held: &Held) {
 pub(crate) unsafe fn before_passing(header: *const msghdr) {
     let pass = |fd: c_int| {
         if !FDS.is_foreign(fd) && is_own() {
-            FDS.get(fd).iter().for_each(|held| hand_over(held));
+            FDS.get(fd).iter().for_each(|held| hand_over(fd, held));
         }
     };
     // SAFETY: passed on.

@@ -36,9 +36,9 @@ type Kind = (&'static str, u32, fn(&mut Model, &mut Numbers));
 const KINDS: &[Kind] = &[
     ("names", 2, Model::names),
     ("get", 3, Model::get),
-    ("arrive", 20, Model::arrive),
-    ("recv", 18, Model::recv),
-    ("send", 12, Model::send),
+    ("arrive", 30, Model::arrive),
+    ("recv", 26, Model::recv),
+    ("send", 14, Model::send),
     ("open", 4, Model::open),
     ("close", 3, Model::close),
     ("bind", 3, Model::bind),
@@ -58,6 +58,16 @@ const KINDS: &[Kind] = &[
     ("epoll_close", 1, Model::epoll_close),
     ("reader", 2, Model::reader),
     ("fork", 1, Model::fork),
+    ("child", 1, Model::child),
+    ("in", 3, Model::in_child),
+    ("reap", 1, Model::reap),
+    ("pass", 1, Model::pass),
+    ("exec", 1, Model::exec),
+    ("filter", 1, Model::filter),
+    ("bpf", 1, Model::bpf),
+    ("nest", 1, Model::nest),
+    ("ip", 1, Model::ip),
+    ("burst", 3, Model::burst),
 ];
 
 /// Names of all kinds.
@@ -76,7 +86,7 @@ pub(crate) struct Sequence {
 pub(crate) fn sequence(seed: u64) -> Sequence {
     let total = KINDS.iter().map(|kind| kind.1).sum::<u32>();
     let step = (0..total, any::<[u16; 10]>());
-    let strategy = proptest::collection::vec(step, 10..=40);
+    let strategy = proptest::collection::vec(step, 12..=60);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -125,6 +135,7 @@ struct Model {
     /// What may wait in the sockets came by the kernel (true) or by a ring: between these two
     /// the order is not kept (README), so that one is taken before the other comes.
     waiting: Option<bool>,
+    child: bool,
     steps: Vec<String>,
 }
 
@@ -147,7 +158,7 @@ impl Model {
     /// A slot whose socket is open, opened if need be.
     fn used(&mut self, n: &mut Numbers) -> usize {
         // The first ones most of the time, so that things happen to the same socket.
-        let slot = [0, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4][n.below(11)];
+        let slot = [0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 3, 4][n.below(12)];
         if !self.slots[slot].open {
             self.open_slot(slot, n);
         }
@@ -177,6 +188,13 @@ impl Model {
             "0.0.0.0",
             "0.0.0.0",
             "0.0.0.0",
+            "0.0.0.0",
+            "0.0.0.0",
+            "0.0.0.0",
+            "0.0.0.0",
+            "10.78.0.1",
+            "10.78.0.1",
+            "10.78.0.1",
             "10.78.0.1",
             "10.78.0.1",
             "10.78.0.1",
@@ -187,6 +205,7 @@ impl Model {
             "127.0.0.1",
             "10.78.0.255",
             "10.78.0.2",
+            "::",
             "::",
             "raw:0.0.0.0",
             "fd78::1",
@@ -297,7 +316,15 @@ impl Model {
             "mtu_discover 0",
             "mtu_discover 2",
             "dontroute 1",
-            "rxq_ovfl 1",
+            "rcvbuf 300000",
+            "minttl 5",
+            "minttl 0",
+            "peek_off 0",
+            "cork 1",
+            "cork 0",
+            "segment 5",
+            "segment 0",
+            "recvopts 1",
             "freebind 1",
             "no_check 1",
             "v6ttl 7",
@@ -543,5 +570,123 @@ impl Model {
             _ => "poll i 0".to_owned(),
         };
         self.push(format!("fork {step}"));
+    }
+
+    /// What the engine has queued does not go with a socket that it hands over (README).
+    fn emptied(&mut self) {
+        self.push("drain".to_owned());
+        self.waiting = None;
+    }
+
+    /// A child that stays, and has all sockets too.
+    fn child(&mut self, _: &mut Numbers) {
+        if !std::mem::replace(&mut self.child, true) {
+            // What the engine has queued stays with the parent until the child's first use.
+            self.emptied();
+            self.push("child".to_owned());
+            self.push("in drain".to_owned());
+        }
+    }
+
+    fn in_child(&mut self, n: &mut Numbers) {
+        if !self.child {
+            return;
+        }
+        let slot = self.used(n);
+        let step = match n.below(8) {
+            0..3 => format!("recv {}", self.recv_words(slot, n)),
+            3 => format!("send {}", self.send_words(slot, n)),
+            4 => format!("close {slot}"),
+            5 => "poll i 0".to_owned(),
+            6 => format!("fionread {slot}"),
+            _ => format!("names {slot}"),
+        };
+        self.push(format!("in {step}"));
+    }
+
+    fn reap(&mut self, _: &mut Numbers) {
+        if std::mem::take(&mut self.child) {
+            self.push("reap".to_owned());
+        }
+    }
+
+    fn pass(&mut self, n: &mut Numbers) {
+        let slot = self.used(n);
+        let other = n.below(SLOTS);
+        if !self.slots[other].open {
+            self.slots[other] = self.slots[slot];
+            self.emptied();
+            self.push(format!("pass {slot} {other}"));
+        }
+    }
+
+    fn exec(&mut self, n: &mut Numbers) {
+        if n.one_in(3) {
+            self.push("reap".to_owned());
+            self.child = false;
+            self.emptied();
+            self.push("exec".to_owned());
+        }
+    }
+
+    fn filter(&mut self, n: &mut Numbers) {
+        let slot = self.used(n);
+        let mode = n.of(&["include", "exclude"]);
+        let group = n.of(&GROUPS);
+        let sources = n.of(&[
+            "",
+            "10.78.0.2",
+            "10.78.0.12 10.78.0.99",
+            "10.78.0.2 10.78.0.12",
+        ]);
+        let step = format!("filter {slot} {mode} {group} {sources}");
+        self.push(step.trim_end().to_owned());
+    }
+
+    fn bpf(&mut self, n: &mut Numbers) {
+        let slot = self.used(n);
+        let room = n.of(&["65535", "20", "0", "0"]);
+        self.push(format!("bpf {slot} {room}"));
+    }
+
+    fn nest(&mut self, n: &mut Numbers) {
+        for set in 0..2 {
+            if !std::mem::replace(&mut self.sets[set], true) {
+                self.push(format!("epoll {set}"));
+            }
+        }
+        let verb = n.of(&["add", "add", "add", "mod", "del"]);
+        let events = n.of(&["i", "i", "ie", "i1"]);
+        self.push(format!("nest {verb} {events}"));
+    }
+
+    /// The near host's network changes.
+    fn ip(&mut self, n: &mut Numbers) {
+        let change = n.of(&[
+            "addr del 10.78.0.11/24 dev veth0",
+            "addr replace 10.78.0.11/24 dev veth0",
+            "addr replace 10.78.0.21/24 dev veth0",
+            "link set veth0 mtu 1400",
+            "link set veth0 mtu 1500",
+            "link set veth0 down",
+            "link set veth0 up",
+            "neigh flush dev veth0",
+            "route replace 192.0.2.0/24 via 10.78.0.2",
+            "route replace 10.78.0.12 dev veth0 src 10.78.0.11",
+        ]);
+        self.push(format!("ip {change}"));
+    }
+
+    /// Several at once.
+    fn burst(&mut self, n: &mut Numbers) {
+        let slot = self.used(n);
+        self.comes_by(false);
+        let length = n.of(&["10", "100", "1000", "2500", "9000"]);
+        for _ in 0..2 + n.below(5) {
+            let tag = self.tag();
+            self.push(format!(
+                "far send 0 sendmmsg {tag} {length} - 10.78.0.1 @{slot}"
+            ));
+        }
     }
 }

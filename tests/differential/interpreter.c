@@ -2,6 +2,7 @@
  * standard output, then a line ".". Slots hold sockets, epoll sets have their own. Nothing in a
  * transcript depends on time or on a number that the kernel draws. */
 #include "interpreter.h"
+#include <linux/filter.h>
 #include <sys/syscall.h>
 
 #define MARKER_PORT 6999
@@ -26,7 +27,9 @@ static const struct { const char *name; int level, option; char kind; } options[
 	{"origdst", IPPROTO_IP, IP_RECVORIGDSTADDR, 'i'}, {"freebind", IPPROTO_IP, IP_FREEBIND, 'i'},
 	{"mc_all", IPPROTO_IP, IP_MULTICAST_ALL, 'i'}, {"mc_loop", IPPROTO_IP, IP_MULTICAST_LOOP, 'i'},
 	{"mc_ttl", IPPROTO_IP, IP_MULTICAST_TTL, 'i'}, {"mc_if", IPPROTO_IP, IP_MULTICAST_IF, 'a'},
-	{"mtu_discover", IPPROTO_IP, IP_MTU_DISCOVER, 'i'},
+	{"mtu_discover", IPPROTO_IP, IP_MTU_DISCOVER, 'i'}, {"minttl", IPPROTO_IP, IP_MINTTL, 'i'},
+	{"peek_off", SOL_SOCKET, SO_PEEK_OFF, 'i'}, {"cork", IPPROTO_UDP, UDP_CORK, 'i'},
+	{"segment", IPPROTO_UDP, UDP_SEGMENT, 'i'}, {"recvopts", IPPROTO_IP, IP_RECVOPTS, 'i'},
 	{"v6only", IPPROTO_IPV6, IPV6_V6ONLY, 'i'}, {"v6pktinfo", IPPROTO_IPV6, IPV6_RECVPKTINFO, 'i'},
 	{"v6hops", IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 'i'}, {"v6tclass", IPPROTO_IPV6, IPV6_RECVTCLASS, 'i'},
 	{"v6recverr", IPPROTO_IPV6, IPV6_RECVERR, 'i'}, {"v6mc_loop", IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 'i'},
@@ -107,6 +110,34 @@ static void step_member(void)
 			inet_pton(AF_INET, NEAR, &m.imr_address);
 		CALL(setsockopt(fd, IPPROTO_IP, by_ip[verb], &m, sizeof m));
 	}
+}
+
+/* filter SLOT MODE GROUP [SOURCE…]: the whole source filter at once. */
+static void step_filter(void)
+{
+	union {
+		struct ip_msfilter f;
+		char room[IP_MSFILTER_SIZE(4)];
+	} u;
+	memset(&u, 0, sizeof u);
+	inet_pton(AF_INET, word(3), &u.f.imsf_multiaddr);
+	inet_pton(AF_INET, NEAR, &u.f.imsf_interface);
+	u.f.imsf_fmode = word(2)[0] == 'i' ? MCAST_INCLUDE : MCAST_EXCLUDE;
+	for (int i = 4; i < count && i < 8; i++)
+		inet_pton(AF_INET, word(i), &u.f.imsf_slist[u.f.imsf_numsrc++]);
+	CALL(setsockopt(sockets[slot(1)], IPPROTO_IP, IP_MSFILTER, &u.f, IP_MSFILTER_SIZE(u.f.imsf_numsrc)));
+}
+
+/* bpf SLOT ROOM: a filter of the program's own that keeps so much of a packet; 0 takes it off. */
+static void step_bpf(void)
+{
+	struct sock_filter keep = BPF_STMT(BPF_RET | BPF_K, (unsigned)number(2));
+	struct sock_fprog program = {1, &keep};
+	int none = 0;
+	if (number(2))
+		CALL(setsockopt(sockets[slot(1)], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program));
+	else
+		CALL(setsockopt(sockets[slot(1)], SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none));
 }
 
 /* ---- sockets ------------------------------------------------------------------- */
@@ -223,6 +254,14 @@ static void step_ctl(void)
 	CALL(epoll_ctl(set, verb, sockets[slot(3)], &e));
 }
 
+/* nest add|mod|del EVENTS: the first set within the second. */
+static void step_nest(void)
+{
+	struct epoll_event e = {.events = event_bits(word(2)), .data.u32 = SLOTS};
+	int verb = word(1)[0] == 'a' ? EPOLL_CTL_ADD : word(1)[0] == 'm' ? EPOLL_CTL_MOD : EPOLL_CTL_DEL;
+	CALL(epoll_ctl(sets[1], verb, sets[0], &e));
+}
+
 static int by_slot(const void *a, const void *b)
 {
 	const struct epoll_event *x = a, *y = b;
@@ -246,13 +285,15 @@ static void step_wait(void)
 
 static void step_poll(void)
 {
-	struct pollfd p[SLOTS];
+	struct pollfd p[SLOTS + SETS];
 	for (int i = 0; i < SLOTS; i++)
 		p[i] = (struct pollfd){sockets[i], (short)(event_bits(word(1)) & (POLLIN | POLLOUT)), 0};
+	for (int i = 0; i < SETS; i++)
+		p[SLOTS + i] = (struct pollfd){sets[i], POLLIN, 0};
 	bounded(true);
-	CALL(poll(p, SLOTS, number(2)));
+	CALL(poll(p, SLOTS + SETS, number(2)));
 	bounded(false);
-	for (int i = 0; i < SLOTS; i++)
+	for (int i = 0; i < SLOTS + SETS; i++)
 		if (p[i].revents)
 			say("  %d: %s", i, event_names((unsigned short)p[i].revents));
 }
@@ -312,7 +353,9 @@ static void step_settle(void)
 	for (int tries = 0; tries < 40; tries++) {
 		uint32_t n = 0;
 		serial++;
-		syscall(SYS_sendto, marker, &serial, sizeof serial, 0, NULL, 0);
+		/* Nothing travels while the link is down. */
+		if (syscall(SYS_sendto, marker, &serial, sizeof serial, 0, NULL, 0) == -1 && errno != ECONNREFUSED)
+			return;
 		do {
 			if (syscall(SYS_recvfrom, marker, &n, sizeof n, 0, NULL, NULL) != sizeof n)
 				break;
@@ -344,9 +387,20 @@ static void drain(void)
 	}
 }
 
+static void obey(void);
+static void step_reap(void);
+
+static void parse(char *line)
+{
+	count = 0;
+	for (char *w = strtok(line, " \n"); w && count < 24; w = strtok(NULL, " \n"))
+		words[count++] = w;
+}
+
 static void reset(void)
 {
 	step_collect();
+	step_reap();
 	for (int i = 0; i < SLOTS; i++) {
 		if (sockets[i] != -1)
 			close(sockets[i]);
@@ -359,8 +413,6 @@ static void reset(void)
 	}
 }
 
-static void obey(void);
-
 /* fork STEP…: the child does it and ends. */
 static void step_fork(void)
 {
@@ -368,15 +420,136 @@ static void step_fork(void)
 	memmove(words, words + 1, sizeof words - sizeof *words);
 	count--;
 	fflush(stdout);
-	pid_t child = (pid_t)MUST(fork());
-	if (child == 0) {
+	pid_t once = (pid_t)MUST(fork());
+	if (once == 0) {
 		obey();
 		fflush(stdout);
 		_exit(0);
 	}
+	while (waitpid(once, &status, 0) == -1 && errno == EINTR)
+		;
+	say("child ends with %#x", status);
+}
+
+static pid_t child;
+static int to_child = -1, from_child = -1;
+
+/* child: one that waits for `in STEP…` and has what its parent had. */
+static void step_child(void)
+{
+	int down[2], up[2];
+	char line[512];
+	if (child)
+		return;
+	fflush(stdout);
+	MUST(pipe2(down, O_CLOEXEC));
+	MUST(pipe2(up, O_CLOEXEC));
+	to_child = (int)MUST(fcntl(down[1], F_DUPFD_CLOEXEC, PEER_FD));
+	from_child = (int)MUST(fcntl(up[0], F_DUPFD_CLOEXEC, PEER_FD));
+	int in = (int)MUST(fcntl(down[0], F_DUPFD_CLOEXEC, PEER_FD)), out = (int)MUST(fcntl(up[1], F_DUPFD_CLOEXEC, PEER_FD));
+	for (int i = 0; i < 2; i++)
+		close(down[i]), close(up[i]);
+	child = (pid_t)MUST(fork());
+	if (child == 0) {
+		close(to_child);
+		for (long n; (n = read(in, line, sizeof line - 1)) > 0;) {
+			line[n] = 0;
+			parse(line);
+			obey();
+			fflush(stdout);
+			MUST(write(out, "", 1));
+		}
+		_exit(0);
+	}
+	close(in);
+	close(out);
+	say("child");
+}
+
+static void step_in(void)
+{
+	char line[512] = "", done;
+	if (!child)
+		return;
+	for (int i = 1; i < count; i++) {
+		strcat(line, i > 1 ? " " : "");
+		strcat(line, words[i]);
+	}
+	fflush(stdout);
+	MUST(write(to_child, line, strlen(line)));
+	if (read(from_child, &done, 1) != 1)
+		say("the child has ended");
+}
+
+static void step_reap(void)
+{
+	if (!child)
+		return;
+	int status = 0;
+	close(to_child);
+	close(from_child);
 	while (waitpid(child, &status, 0) == -1 && errno == EINTR)
 		;
 	say("child ends with %#x", status);
+	child = 0;
+}
+
+/* pass SLOT OTHER: through a Unix socket. */
+static void step_pass(void)
+{
+	int pair[2], n = slot(2);
+	char byte = 'x', control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec part = {&byte, 1};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+	if (sockets[n] != -1 || sockets[slot(1)] == -1)
+		return;
+	MUST(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair));
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &sockets[slot(1)], sizeof(int));
+	CALL(sendmsg(pair[0], &m, 0));
+	CALL(recvmsg(pair[1], &m, MSG_CMSG_CLOEXEC));
+	memcpy(&sockets[n], CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(int));
+	families[n] = families[slot(1)];
+	close(pair[0]);
+	close(pair[1]);
+	say("  as %d", sockets[n]);
+}
+
+/* exec: the same program anew, with all that is open. */
+static void step_exec(void)
+{
+	char state[256] = "";
+	if (child || reading)
+		return;
+	for (int i = 0; i < SLOTS; i++) {
+		sprintf(state + strlen(state), "%d %d ", sockets[i], families[i]);
+		if (sockets[i] != -1)
+			fcntl(sockets[i], F_SETFD, 0);
+	}
+	for (int i = 0; i < SETS; i++) {
+		sprintf(state + strlen(state), "%d ", sets[i]);
+		if (sets[i] != -1)
+			fcntl(sets[i], F_SETFD, 0);
+	}
+	syscall(SYS_fcntl, marker, F_SETFD, 0);
+	sprintf(state + strlen(state), "%d", marker);
+	setenv("STATE", state, 1);
+	fflush(stdout);
+	execl("/proc/self/exe", "interpreter", "near", NULL);
+	die("exec");
+}
+
+static void resume(const char *state)
+{
+	int used = 0, at = 0;
+	for (int i = 0; i < SLOTS; i++, at += used)
+		sscanf(state + at, "%d %d %n", &sockets[i], &families[i], &used);
+	for (int i = 0; i < SETS; i++, at += used)
+		sscanf(state + at, "%d %n", &sets[i], &used);
+	marker = atoi(state + at);
+	say("exec");
+	say(".");
 }
 
 static void step_epoll(void)
@@ -413,7 +586,8 @@ static void obey(void)
 		{"epoll", step_epoll}, {"epoll_close", step_epoll_close}, {"ctl", step_ctl}, {"wait", step_wait},
 		{"poll", step_poll}, {"select", step_select}, {"shutdown", step_shutdown},
 		{"fionread", step_fionread}, {"nonblock", step_nonblock}, {"port", step_port},
-		{"settle", step_settle}, {"drain", drain}, {"reset", reset},
+		{"filter", step_filter}, {"bpf", step_bpf}, {"nest", step_nest}, {"child", step_child}, {"in", step_in},
+		{"reap", step_reap}, {"pass", step_pass}, {"exec", step_exec}, {"settle", step_settle}, {"drain", drain}, {"reset", reset},
 	};
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
 		if (strcmp(steps[i].name, words[0]) == 0) {
@@ -431,6 +605,7 @@ int main(int argc, char **argv)
 	sigaction(SIGALRM, &action, NULL);
 	sigaction(SIGUSR1, &action, NULL);
 	setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+	setvbuf(stdin, NULL, _IONBF, 0);
 	for (int i = 0; i < SLOTS; i++)
 		sockets[i] = -1;
 	for (int i = 0; i < SETS; i++)
@@ -442,13 +617,13 @@ int main(int argc, char **argv)
 		pthread_sigmask(SIG_BLOCK, &all, NULL);
 		pthread_create(&echoes, NULL, echo, NULL);
 		pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+	} else if (getenv("STATE")) {
+		resume(getenv("STATE"));
 	} else {
 		open_marker(FAR, MARKER_PORT, false);
 	}
 	while (fgets(line, sizeof line, stdin)) {
-		count = 0;
-		for (char *w = strtok(line, " \n"); w && count < 24; w = strtok(NULL, " \n"))
-			words[count++] = w;
+		parse(line);
 		if (count > 0)
 			obey();
 		say(".");

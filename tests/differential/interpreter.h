@@ -169,6 +169,8 @@ static void say_control(struct msghdr *m)
 			inet_ntop(AF_INET, &p->ipi_spec_dst, text, sizeof text);
 			say("  cmsg pktinfo %d %s %s", p->ipi_ifindex, text,
 			    inet_ntop(AF_INET, &p->ipi_addr, other, sizeof other));
+		} else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVORIGDSTADDR) {
+			say_from("cmsg destination", data, (socklen_t)length);
 		} else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
 			   (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR)) {
 			const struct sock_extended_err *e = (const void *)data;

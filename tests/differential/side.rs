@@ -28,6 +28,16 @@ const FAR: [&str; 12] = [
     "set 2 broadcast 1",
 ];
 
+/// The near host's network as it was.
+const RESTORE: [&str; 6] = [
+    "link set veth0 mtu 1500 up",
+    "addr replace 10.78.0.11/24 dev veth0",
+    "addr del 10.78.0.21/24 dev veth0",
+    "route replace 224.0.0.0/4 dev veth0",
+    "route del 192.0.2.0/24",
+    "route del 10.78.0.12",
+];
+
 struct Side {
     near: Talk,
     far: Talk,
@@ -77,8 +87,10 @@ pub(crate) struct Counted {
 pub(crate) struct Sides {
     labs: [Lab; 2],
     mode: Mode,
-    sides: [Side; 2],
+    sides: Vec<Side>,
     pub(crate) counted: Counted,
+    /// The near hosts' network is not as it was.
+    changed: bool,
 }
 
 impl Sides {
@@ -103,14 +115,34 @@ impl Sides {
             mode,
             sides,
             counted: Counted::default(),
+            changed: false,
         })
     }
 
-    fn both(labs: &[Lab; 2], mode: Mode) -> [Side; 2] {
-        [
+    fn both(labs: &[Lab; 2], mode: Mode) -> Vec<Side> {
+        vec![
             Side::start(&labs[0], Mode::Native),
             Side::start(&labs[1], mode),
         ]
+    }
+
+    fn restore(&mut self) {
+        if std::mem::take(&mut self.changed) {
+            for lab in &self.labs {
+                for words in RESTORE {
+                    let _ = lab.near.ip(words);
+                }
+                forget_alias(lab);
+            }
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    }
+
+    fn restart(&mut self) {
+        self.restore();
+        // The old ones first: the far host's ports are theirs.
+        self.sides.clear();
+        self.sides = Self::both(&self.labs, self.mode);
     }
 
     /// Runs a sequence on both sides; after each step that may send something, waits `nap`
@@ -134,7 +166,7 @@ impl Sides {
             let text = format!("{before}{step}    <== differs (- native, + shim)\n{native}{shim}");
             result = Err(Difference { at, text });
             if died {
-                self.sides = Self::both(&self.labs, self.mode);
+                self.restart();
                 return result;
             }
             break;
@@ -142,7 +174,7 @@ impl Sides {
         self.count();
         if self.finish().is_err() {
             let text = format!("{before}NO ANSWER at the end");
-            self.sides = Self::both(&self.labs, self.mode);
+            self.restart();
             return result.and(Err(Difference {
                 at: steps.len(),
                 text,
@@ -152,6 +184,7 @@ impl Sides {
     }
 
     fn finish(&mut self) -> Result<(), String> {
+        self.restore();
         for line in ["reset", "settle 0"] {
             for answer in self.near([line, line]) {
                 answer?;
@@ -174,18 +207,22 @@ impl Sides {
         self.counted.tx_os += sockets.iter().map(|s| s.tx_os.packets).sum::<u64>();
     }
 
+    fn answers(&mut self, of: fn(&mut Side) -> &mut Talk) -> [Result<String, String>; 2] {
+        [0, 1].map(|at| of(&mut self.sides[at]).answer(LIMIT))
+    }
+
     fn near(&mut self, lines: [&str; 2]) -> [Result<String, String>; 2] {
         for (side, line) in self.sides.iter_mut().zip(lines) {
             side.near.say(line);
         }
-        self.sides.each_mut().map(|side| side.near.answer(LIMIT))
+        self.answers(|side| &mut side.near)
     }
 
     fn far(&mut self, lines: [&str; 2]) -> [Result<String, String>; 2] {
         for (side, line) in self.sides.iter_mut().zip(lines) {
             side.far.say(line);
         }
-        self.sides.each_mut().map(|side| side.far.answer(LIMIT))
+        self.answers(|side| &mut side.far)
     }
 
     fn step(&mut self, step: &str, nap: u32) -> [Result<String, String>; 2] {
@@ -204,6 +241,17 @@ impl Sides {
             let answers = self.far([&lines[0], &lines[1]]);
             return joined(answers, self.near([&settle, &settle]));
         }
+        if let Some(words) = step.strip_prefix("ip ") {
+            self.changed = true;
+            let answers = self.labs.each_ref().map(|lab| {
+                let outcome = lab.near.ip(words);
+                forget_alias(lab);
+                Ok(if outcome.is_ok() { "ok\n" } else { "refused\n" }.to_owned())
+            });
+            // The engine follows netlink; a program cannot know when the kernel is done either.
+            std::thread::sleep(Duration::from_millis(30));
+            return answers;
+        }
         let mut answers = self.near([step, step]);
         if step.contains("send ") {
             answers = joined(answers, self.near([&settle, &settle]));
@@ -213,6 +261,11 @@ impl Sides {
         }
         answers
     }
+}
+
+/// Where the far host has asked for an address that was away, it asks again a second later only.
+fn forget_alias(lab: &Lab) {
+    let _ = lab.far.ip("neigh del 10.78.0.11 dev veth0");
 }
 
 fn joined(

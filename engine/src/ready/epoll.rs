@@ -50,11 +50,34 @@ struct Member {
 }
 
 impl Member {
-    fn arrivals(&self) -> u64 {
+    /// What sets an edge-triggered entry off: arrivals, and where writing is of interest
+    /// each datagram that has left.
+    fn edges(&self) -> u64 {
+        let reads = self.events & (EPOLLIN | EPOLLRDNORM) != 0;
+        let writes = self.events & KERNEL_BITS != 0;
         let mut sum = 0u64;
-        self.object
-            .each_socket(0, &mut |s| sum = sum.wrapping_add(s.arrivals()));
+        self.object.each_socket(0, &mut |s| {
+            let arrived = if reads { s.arrivals() } else { 0 };
+            let left = if writes { s.departures() } else { 0 };
+            sum = sum.wrapping_add(arrived).wrapping_add(left);
+        });
         sum
+    }
+
+    /// Not readable, but set off since its last report: then Linux looks at all of it.
+    #[cold]
+    fn set_off(&self) -> bool {
+        self.armed && self.events & KERNEL_BITS != 0 && self.seen.is_some_and(|s| s != self.edges())
+    }
+
+    /// As [`Self::engine_bits`], with what else Linux would report.
+    #[inline]
+    fn due_bits(&self) -> u32 {
+        match self.engine_bits() {
+            0 if self.events & EPOLLET != 0 && self.set_off() => self.kernel_bits(),
+            0 => 0,
+            bits => bits | self.kernel_bits(),
+        }
     }
 
     /// Bits that only the kernel socket knows: looked at when the engine reports an entry
@@ -80,24 +103,12 @@ impl Member {
         }
     }
 
-    /// An edge whose datagram is gone already: Linux looks at the entry again, and reports
-    /// what else there is.
-    #[inline]
-    fn gone_bits(&self) -> u32 {
-        let edge = self.events & EPOLLET != 0 && self.events & KERNEL_BITS != 0;
-        if edge && self.seen.is_some_and(|seen| seen != self.arrivals()) {
-            self.kernel_bits()
-        } else {
-            0
-        }
-    }
-
     /// Takes note of a report; true: a one-shot entry, disarmed by it.
     #[inline]
     fn report(&mut self, round: u64) -> bool {
         self.reported = round;
         if self.events & EPOLLET != 0 {
-            self.seen = Some(self.arrivals());
+            self.seen = Some(self.edges());
         }
         let once = self.events & EPOLLONESHOT != 0;
         if once {
@@ -110,15 +121,13 @@ impl Member {
     #[inline(always)]
     fn engine_bits(&self) -> u32 {
         let bits = self.events & (EPOLLIN | EPOLLRDNORM);
-        if bits == 0 || !self.armed {
+        if bits == 0 || !self.armed || !self.object.readable(0) {
             return 0;
         }
-        if self.object.readable(0) {
-            let edge = self.events & EPOLLET != 0;
-            let told = edge && self.seen.is_some_and(|seen| seen == self.arrivals());
-            return if told { 0 } else { bits };
+        if self.events & EPOLLET != 0 && self.seen.is_some_and(|seen| seen == self.edges()) {
+            return 0;
         }
-        self.gone_bits()
+        bits
     }
 }
 
@@ -252,11 +261,11 @@ impl Epoll {
     }
 
     pub(super) fn any_ready(&self, depth: u32) -> bool {
-        self.members.lock().is_some_and(|m| {
-            m.list
-                .iter()
-                .any(|e| e.armed && e.events & EPOLLIN != 0 && e.object.readable(depth))
-        })
+        let due = |e: &Member| match e.events & EPOLLET {
+            0 => e.armed && e.events & EPOLLIN != 0 && e.object.readable(depth),
+            _ => e.due_bits() != 0,
+        };
+        self.members.lock().is_some_and(|m| m.list.iter().any(due))
     }
 
     pub(super) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
@@ -444,6 +453,31 @@ impl Epoll {
         }
     }
 
+    /// Another program is about to have the instance as well: entries get their own data back.
+    pub fn hand_over(&self, epfd: RawFd) {
+        let Some(members) = self.members.lock() else {
+            return;
+        };
+        for member in &members.list {
+            let kept = if member.armed {
+                member.events
+            } else {
+                member.events & (EPOLLONESHOT | EPOLLET)
+            };
+            let own = libc::epoll_event {
+                events: kept,
+                u64: member.data,
+            };
+            let at = std::ptr::from_ref(&own) as usize;
+            if member.events & EPOLLEXCLUSIVE == 0 {
+                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, member.fd, at);
+            } else {
+                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, member.fd, 0);
+                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, member.fd, at);
+            }
+        }
+    }
+
     /// A descriptor number now names this instance.
     pub fn fd_added(&self, fd: RawFd) {
         self.fds.lock().push(fd);
@@ -543,7 +577,7 @@ impl EpollSet<'_> {
         if member.reported == round {
             return;
         }
-        let bits = member.engine_bits();
+        let bits = member.due_bits();
         if bits == 0 {
             return;
         }
@@ -551,7 +585,7 @@ impl EpollSet<'_> {
             self.disarm_kernel(member);
         }
         self.out[self.filled] = libc::epoll_event {
-            events: bits | member.kernel_bits(),
+            events: bits,
             u64: member.data,
         };
         self.filled += 1;

@@ -396,6 +396,10 @@ impl UdpSocket {
             _ => control.stays = control.stays.or(Some(Reason::Option)),
         }
         self.reconcile(&mut control);
+        if level == libc::SOL_SOCKET && name == SO_PEEK_OFF {
+            // A move looks at what the kernel socket holds, which would shift the offset.
+            self.moving.end();
+        }
         let changed = control.groups != memberships;
         drop(control);
         if changed {

@@ -340,6 +340,12 @@ impl UdpSocket {
         self.arrivals() > self.queued.load(Ordering::Acquire) as u64
     }
 
+    /// Datagrams that left by a ring.
+    #[must_use]
+    pub fn departures(&self) -> u64 {
+        self.stats.tx.packets.get()
+    }
+
     /// poll and its kin have found the kernel side ready: the next receive looks there.
     pub fn hint_kernel(&self) {
         self.kernel_look.hint.store(true, Ordering::Relaxed);

@@ -115,6 +115,7 @@ pub(crate) fn close(fd: RawFd) -> Verdict {
     let Some(member) = retire(fd) else {
         return Verdict::PassThrough;
     };
+    let _scope = defer::enter();
     let result = kernel::close(fd);
     member.groups_left();
     result.into()
@@ -167,6 +168,7 @@ pub(crate) fn duplicate_to(old: RawFd, new: RawFd, flags: c_int) -> Verdict {
     let member = retire(new);
     let result = kernel::dup3(old, new, flags);
     if let Some(member) = member {
+        let _scope = defer::enter();
         member.groups_left();
     }
     if result.is_ok()
@@ -222,7 +224,7 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
             // Other threads keep the numbers that this one loses: the kernel serves both.
             FDS.for_each(|fd, held| {
                 if inside(fd) {
-                    process::hand_over(held);
+                    process::hand_over(fd, held);
                 }
             });
         }
