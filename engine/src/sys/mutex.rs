@@ -353,7 +353,8 @@ mod tests {
     fn a_fork_does_not_stand_between_two_threads() {
         static OUTER: Mutex<()> = Mutex::new(());
         static INNER: Mutex<()> = Mutex::new(());
-        static DATA: crate::ring::Lock<()> = crate::ring::Lock::new(());
+        static DATA: std::sync::LazyLock<crate::ring::Lock<()>> =
+            std::sync::LazyLock::new(|| crate::ring::Lock::new(()));
         let ready = std::sync::Barrier::new(3);
         std::thread::scope(|s| {
             s.spawn(|| {
