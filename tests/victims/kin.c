@@ -288,6 +288,9 @@ static void passed_there_and_back(void)
 		_exit(0);
 	}
 	start();
+	peer_send(NEAR, PORT, "queued at the passing");
+	settle();
+	CALL(recv(fd, (char[8]){0}, 8, MSG_PEEK | MSG_DONTWAIT));
 	send_rights(pair[0], fd);
 	MUST(close(fd));
 	fd = take_rights(pair[0]);

@@ -642,6 +642,10 @@ impl UdpSocket {
         let mut control = self.control.lock();
         control.stays = control.stays.or(Some(reason));
         self.reconcile(&mut control);
+        if reason == Reason::HandedOver && control.device == 0 {
+            drop(control);
+            self.give_queue_back();
+        }
     }
 
     /// Whether a local address is one that the engine can serve; else the reason.

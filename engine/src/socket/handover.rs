@@ -16,6 +16,7 @@ use crate::clock;
 use crate::device::Delivery;
 use crate::error::Reason;
 use crate::net::{self, Interface};
+use crate::sys::inject::Injector;
 use crate::sys::{bpf, event, raw, sock};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -342,6 +343,33 @@ impl UdpSocket {
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
         self.wake();
+    }
+
+    /// Another program goes on with the kernel socket and cannot see our queue: the unicast
+    /// in it takes the way by the kernel. A group's datagrams stay: others would get them again.
+    pub(super) fn give_queue_back(&self) {
+        if !self.readable() || self.mode() != Mode::Kernel {
+            return;
+        }
+        let Ok(injector) = Injector::open() else {
+            return;
+        };
+        let Some(mut queue) = self.queue.lock() else {
+            return;
+        };
+        while let Some((record, payload)) = queue.front() {
+            let ends = (record.source, record.destination);
+            if record.destination.ip().is_multicast()
+                || injector.put(ends, record.ttl, record.tos, payload).is_err()
+            {
+                break;
+            }
+            queue.pop();
+        }
+        self.queued.store(queue.len(), Ordering::Release);
+        drop(queue);
+        // They are not what the kernel has brought a second time.
+        self.moving.end();
     }
 
     /// A forked child has taken the filter off: the kernel has the socket again.

@@ -81,8 +81,8 @@ pub struct UdpSocket {
     pub(super) nonblocking: AtomicBool,
     /// Bits of the rings that it is attached to.
     pub(super) rings: AtomicU64,
-    queue: Lock<Queue>,
-    queued: AtomicUsize,
+    pub(super) queue: Lock<Queue>,
+    pub(super) queued: AtomicUsize,
     /// Datagrams below this number were queued at a fork and are shared; 0: none.
     shared_until: AtomicU64,
     /// Datagrams that ever arrived, for edge-triggered readiness.

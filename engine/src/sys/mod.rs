@@ -14,6 +14,7 @@ pub mod foreign;
 pub mod handle;
 pub mod heap;
 pub mod icmp;
+pub mod inject;
 pub mod leave;
 pub mod mutex;
 pub mod netlink;
