@@ -452,6 +452,10 @@ static void step_child(void)
 	child = (pid_t)MUST(fork());
 	if (child == 0) {
 		close(to_child);
+		/* Its first use of all sockets: what comes before that is the parent's (README). */
+		drain();
+		fflush(stdout);
+		MUST(write(out, "", 1));
 		for (long n; (n = read(in, line, sizeof line - 1)) > 0;) {
 			line[n] = 0;
 			parse(line);
@@ -463,6 +467,9 @@ static void step_child(void)
 	}
 	close(in);
 	close(out);
+	char ready;
+	if (read(from_child, &ready, 1) != 1)
+		die("child");
 	say("child");
 }
 
