@@ -28,12 +28,15 @@ const NEIGHBOR_REFRESH: u64 = 5_000_000_000;
 const GROUPS_REFRESH: u64 = 200_000_000;
 /// By then the kernel has noted a path MTU whose message our raw socket has had, ns.
 const PATH_NOTED: u64 = 1_000_000;
+/// Pause after sockets have been told what their kernel side has, ns: under a stream they
+/// know.
+const TELL_AGAIN: u64 = 200_000;
 /// Frames emptied from an unpolled ring in one go.
 const DRAIN: usize = 1024;
 /// Bytes of the rules file that are read.
 const RULES_MOST: usize = 256 << 10;
-/// A ratio of 0 ("never look at the kernel") still looks this seldom: traffic that only
-/// the kernel has must not be lost.
+/// A ratio of 0 ("never look at the kernel") in a set with descriptors that nobody watches
+/// still looks this seldom: what only the kernel has must not be lost.
 const SELDOM: u32 = 4096;
 
 /// The engine of one process, and of its forked children.
@@ -54,7 +57,12 @@ fn tuning(config: &Config) -> Tuning {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     Tuning {
         rx_poll: config.int(Opt::RxPoll),
-        rx_kernel_every: seldom(number(Opt::RxUdpPollOsRatio)),
+        // The control thread tells, unless a number is asked for.
+        rx_kernel_every: if config.is_default(Opt::RxUdpPollOsRatio) {
+            0
+        } else {
+            number(Opt::RxUdpPollOsRatio)
+        },
         select_poll: config.int(Opt::SelectPoll),
         select_kernel_every: seldom(number(Opt::SelectPollOsRatio)),
         // Linux reports all that is ready; a ratio of one's own trades that for speed.
@@ -247,6 +255,7 @@ struct Control {
     reports: bool,
     /// When routes are to be forgotten once more.
     paths_at: Option<u64>,
+    told_at: u64,
 }
 
 impl Control {
@@ -260,6 +269,7 @@ impl Control {
             looked_at: 0,
             reports: true,
             paths_at: None,
+            told_at: 0,
         }
     }
 
@@ -272,14 +282,16 @@ impl Control {
         loop {
             let now = clock::monotonic();
             let (idle, busy) = self.idle_rings(now);
-            let errors = self.core.errors_fd().unwrap_or(-1);
+            // Not more often: what is told stays true while somebody reads.
+            let tells = now >= self.told_at + TELL_AGAIN;
+            let told = self.core.told_fd().filter(|_| tells).unwrap_or(-1);
             let opened = self.core.ring_opened();
             let opened_fd = opened.map_or(-1, Event::raw);
             let claimed = self.core.claimed();
             let claimed_fd = claimed.map_or(-1, Event::raw);
             let mut set = vec![
                 poll(self.monitor.fd()),
-                poll(errors),
+                poll(told),
                 poll(opened_fd),
                 poll(claimed_fd),
                 poll(self.core.paths.as_ref().map_or(-1, PathWatch::raw)),
@@ -306,7 +318,8 @@ impl Control {
                     self.netlink();
                 }
                 if set[1].revents != 0 {
-                    self.core.follow_errors();
+                    self.told_at = now;
+                    self.core.tell();
                 }
                 if let Some(event) = opened.filter(|_| set[2].revents != 0) {
                     event.clear();
@@ -350,6 +363,9 @@ impl Control {
         // Rings that are being polled are looked at again when they might have stopped.
         let soon = busy || self.reports;
         let mut timeout = if soon { UNPOLLED } else { self.next_upkeep() };
+        if let Some(left) = (self.told_at + TELL_AGAIN).checked_sub(now) {
+            timeout = timeout.min(left);
+        }
         if self.core.has_shareable() {
             // On whole multiples of the period, as every other process of the host.
             let regular = LOOK_EVERY - now % LOOK_EVERY;

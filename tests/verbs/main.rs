@@ -12,4 +12,5 @@ mod options;
 mod real;
 mod rig;
 mod stamps;
+mod steady;
 mod wires;

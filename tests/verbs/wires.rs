@@ -22,7 +22,6 @@ fn sockperf(host: &Netns, wire: &str, args: &[&str]) -> Program {
     Program::new("sockperf", args)
         .on(host)
         .mode(SPIN)
-        .env("VMA_RX_UDP_POLL_OS_RATIO", "1000000")
         .device(device)
         .limit(Duration::from_secs(30))
 }
@@ -127,7 +126,7 @@ fn sockperf_over_shared_memory() {
 }
 
 /// The calls of one thread within a second, by name.
-fn calls_of(thread: u32) -> BTreeMap<String, u64> {
+pub(crate) fn calls_of(thread: u32) -> BTreeMap<String, u64> {
     let table = Scratch::new(&format!("strace-{thread}"));
     let status = Command::new("timeout")
         .args(["-s", "INT", "1", "strace", "-c", "-U", "calls,name", "-o"])
@@ -149,8 +148,7 @@ fn calls_of(thread: u32) -> BTreeMap<String, u64> {
 }
 
 /// A spinning ping-pong through shared memory: the program's own thread asks nothing of the
-/// kernel but to let others run on a crowded machine, and once in a million looks at the
-/// ring whether the kernel socket has something.
+/// kernel but to let others run on a crowded machine.
 #[test]
 fn a_spinning_ping_pong_makes_no_system_call() {
     if !require::program("strace") {
@@ -175,7 +173,7 @@ fn a_spinning_ping_pong_makes_no_system_call() {
             .map(|(_, calls)| calls)
             .sum();
         assert!(
-            asked * 10 < round_trips,
+            asked * 100 < round_trips,
             "{round_trips} round trips with {calls:?}"
         );
     }

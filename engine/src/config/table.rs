@@ -261,7 +261,7 @@ options! {
         .help("The same for a socket without a ring.");
     RxUdpPollOsRatio "VMA_RX_UDP_POLL_OS_RATIO" = count(100).show(Show::Zero("Disabled"))
         .former(&["VMA_RX_POLL_OS_RATIO", "VMA_RX_SKIP_OS"]).label("Rx UDP Poll OS Ratio").unit("polls").acts()
-        .help("Ring polls between two looks at the kernel socket; 0 never while spinning.");
+        .help("Ring polls between two looks at the kernel socket; unset or 0: when the control thread says that it has something.");
     HwTsConversion "VMA_HW_TS_CONVERSION" = int(3, 0, 4).label("HW TS Conversion")
         .former(&["VMA_RX_UDP_HW_TS_CONVERSION"]).acts()
         .help("Time stamps of the card: 0 off, else its wall clock where it keeps this host's time.");
@@ -296,7 +296,7 @@ options! {
         .help("Sets VMA_SELECT_POLL_OS_RATIO and VMA_SELECT_SKIP_OS to 1.");
     SelectPollOsRatio "VMA_SELECT_POLL_OS_RATIO" = count(10).show(Show::Zero("Disabled"))
         .label("Select Poll OS Ratio").unit("polls").acts()
-        .help("Ring polls between two looks at the kernel's descriptors in that loop; 0 never.");
+        .help("Ring polls between two looks at the kernel in that loop, in sets with other descriptors.");
     SelectSkipOs "VMA_SELECT_SKIP_OS" = count(4).show(Show::Zero("Disabled"))
         .label("Select Skip OS").unit("calls").acts()
         .help("Once in so many calls the kernel's descriptors are looked at first; 0 never.");

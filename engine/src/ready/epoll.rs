@@ -8,24 +8,25 @@
 //! disarmed on both sides by the first report.
 
 use super::kick::Kick;
-use super::wait::{How, Set, wait};
+use super::wait::{How, Set, SleepSet, wait};
 use super::{Object, Timeout};
 use crate::error::Errno;
 use crate::ring::Lock;
-use crate::socket::{Core, Follower, UdpSocket};
+use crate::socket::{Calls, Core, Follower, UdpSocket};
 use crate::stats::layout::IomuxBlock;
 use crate::sys::event::{self, Event};
 use crate::sys::mutex::Mutex;
+use smallvec::SmallVec;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-const EPOLLIN: u32 = libc::EPOLLIN as u32;
-const EPOLLRDNORM: u32 = libc::EPOLLRDNORM as u32;
+pub(super) const EPOLLIN: u32 = libc::EPOLLIN as u32;
+pub(super) const EPOLLRDNORM: u32 = libc::EPOLLRDNORM as u32;
 /// Interest that the engine cannot answer by itself.
 const KERNEL_BITS: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const EPOLLET: u32 = libc::EPOLLET as u32;
-const EPOLLONESHOT: u32 = libc::EPOLLONESHOT as u32;
+pub(super) const EPOLLONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// Upper half of the data that the kernel holds for an entry of ours. Not a canonical
 /// address, so it collides with no pointer, and not a small number.
@@ -149,11 +150,14 @@ pub struct Epoll {
     count: AtomicUsize,
     /// See [`Self::known_mask`].
     mask: AtomicU64,
+    /// Found with the mask: an entry is untold.
+    untold: AtomicBool,
+    /// [`Core::kernel_news`] of which the kernel had nothing for the set.
+    quiet_at: AtomicU64,
+    calls: Calls,
     mask_epoch: AtomicU32,
     /// There are, or may be, descriptors in the set that only the kernel knows.
     foreign: AtomicBool,
-    /// As of `mask`: a socket in the set is on no ring.
-    kernels: AtomicBool,
     /// An entry wants to know about writing: the kernel's part is not to be kept back.
     writable: AtomicBool,
     /// Wakes a call that waits in the kernel since before the first entry of ours.
@@ -180,9 +184,11 @@ impl Epoll {
             members: Lock::new(Members::default()),
             count: AtomicUsize::new(0),
             mask: AtomicU64::new(0),
+            untold: AtomicBool::new(true),
+            quiet_at: AtomicU64::new(u64::MAX),
+            calls: Calls::default(),
             mask_epoch: AtomicU32::new(0),
             foreign: AtomicBool::new(used),
-            kernels: AtomicBool::new(false),
             writable: AtomicBool::new(false),
             kick: Mutex::new(None),
             kicking: AtomicBool::new(false),
@@ -243,18 +249,15 @@ impl Epoll {
             return 0;
         };
         let masks = members.list.iter().map(|m| m.object.ring_mask(depth));
-        let mut kernels = false;
-        let mask = masks.fold(0, |all, mask| {
-            kernels |= mask == 0;
-            all | mask
-        });
+        let mask = masks.fold(0, |all, mask| all | mask);
+        let untold = members.list.iter().any(|m| m.object.untold(depth));
+        self.untold.store(untold, Ordering::Relaxed);
         // Under the lock, so that no older one comes after a newer. Of a set inside a set
         // that is too deep the mask is cut off, and not to be remembered.
         if depth == 0 {
             // No epoch is 0: who reads meanwhile takes neither mask for the other's.
             self.mask_epoch.store(0, Ordering::Relaxed);
             self.mask.store(mask, Ordering::Release);
-            self.kernels.store(kernels, Ordering::Relaxed);
             self.mask_epoch.store(epoch, Ordering::Release);
         }
         mask
@@ -268,8 +271,14 @@ impl Epoll {
         self.members.lock().is_some_and(|m| m.list.iter().any(due))
     }
 
+    /// Holds what nobody tells of, as of the last look for its rings.
+    pub(super) fn untold(&self, depth: u32) -> bool {
+        self.ring_mask(depth);
+        self.foreign.load(Ordering::Relaxed) || self.untold.load(Ordering::Relaxed)
+    }
+
     pub(super) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
-        let objects: Vec<Object> = self.members.lock().map_or_else(Vec::new, |m| {
+        let objects: SmallVec<[Object; 8]> = self.members.lock().map_or_else(SmallVec::new, |m| {
             m.list.iter().map(|e| e.object.clone()).collect()
         });
         for object in objects {
@@ -422,6 +431,7 @@ impl Epoll {
             out,
             filled: 0,
             engine: 0,
+            passed: false,
         };
         let result = wait(self.core, &mut set, How { timeout, mask });
         let engine = set.engine as u64;
@@ -526,9 +536,15 @@ struct EpollSet<'a> {
     out: &'a mut [libc::epoll_event],
     filled: usize,
     engine: usize,
+    /// The engine kept its events back, for the kernel's to come first.
+    passed: bool,
 }
 
 impl EpollSet<'_> {
+    fn has_news(&self) -> bool {
+        self.epoll.quiet_at.load(Ordering::Relaxed) != self.epoll.core.kernel_news()
+    }
+
     /// A one-shot entry was reported: the kernel's side must not report it again.
     fn disarm_kernel(&self, member: &Member) {
         let off = libc::epoll_event {
@@ -615,7 +631,7 @@ impl EpollSet<'_> {
                     continue;
                 }
                 let bits = event.events;
-                if bits & (EPOLLIN | EPOLLRDNORM) != 0
+                if bits & (EPOLLIN | EPOLLRDNORM | libc::EPOLLERR as u32) != 0
                     && let Object::Udp(socket) = &member.object
                 {
                     socket.hint_kernel();
@@ -644,10 +660,13 @@ impl Set for EpollSet<'_> {
     fn engine_ready(&mut self) -> usize {
         self.filled = 0;
         self.engine = 0;
-        let kernel_due = self.epoll.core.skip_due(self.has_foreign())
+        let foreign = self.has_foreign();
+        let kernel_due = self.epoll.core.skip_due(foreign)
+            || !foreign && self.has_news()
             || self.epoll.writable.load(Ordering::Relaxed);
         let engine_turn = self.epoll.engine_turn.load(Ordering::Relaxed);
-        if kernel_due && !engine_turn {
+        self.passed = kernel_due && !engine_turn;
+        if self.passed {
             // This time the kernel's come first, lest a full array starve them.
             return 0;
         }
@@ -673,7 +692,7 @@ impl Set for EpollSet<'_> {
         Ok(self.filled)
     }
 
-    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>) {
+    fn sleep_on(&mut self, set: &mut SleepSet) {
         set.push(libc::pollfd {
             fd: self.epfd,
             events: libc::POLLIN,
@@ -690,10 +709,20 @@ impl Set for EpollSet<'_> {
     }
 
     fn has_foreign(&self) -> bool {
-        self.epoll.foreign.load(Ordering::Relaxed) || self.epoll.kernels.load(Ordering::Relaxed)
+        self.epoll.foreign.load(Ordering::Relaxed) || self.epoll.untold.load(Ordering::Relaxed)
     }
 
     fn kernel_first(&mut self) -> bool {
         false
+    }
+
+    fn kernel_due(&mut self, waits: bool) -> bool {
+        let paused = !waits && self.epoll.calls.paused();
+        self.passed || paused || self.has_foreign() || self.has_news()
+    }
+
+    fn was_quiet(&mut self, news: u64) {
+        self.epoll.quiet_at.store(news, Ordering::Relaxed);
+        self.epoll.calls.went_on();
     }
 }

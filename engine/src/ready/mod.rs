@@ -58,6 +58,15 @@ impl Object {
         }
     }
 
+    /// Its kernel side may have something that nobody tells of.
+    #[must_use]
+    pub(crate) fn untold(&self, depth: u32) -> bool {
+        match self {
+            Self::Udp(socket) => socket.untold(),
+            Self::Epoll(epoll) => depth >= DEPTH || epoll.untold(depth + 1),
+        }
+    }
+
     /// Calls `visit` with every UDP socket of it.
     pub(crate) fn each_socket(&self, depth: u32, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
         match self {

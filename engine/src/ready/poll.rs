@@ -1,6 +1,6 @@
 //! poll(2) and ppoll(2) over a set in which at least one descriptor is the engine's.
 
-use super::wait::{How, Set, wait};
+use super::wait::{How, Set, SleepSet, wait};
 use super::{Lookup, Object, Timeout};
 use crate::error::Errno;
 use crate::socket::{Core, UdpSocket};
@@ -8,6 +8,7 @@ use crate::stats::layout::IomuxBlock;
 use crate::sys::defer;
 use crate::sys::event::{self, Event};
 use crate::sys::leave::Kept;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;
@@ -32,7 +33,7 @@ pub(super) fn poll_counted(
     mask: Option<u64>,
     stats: impl FnOnce(&Core) -> &'static IomuxBlock,
 ) -> Result<usize, Errno> {
-    let mut kept = Kept::new(Vec::new());
+    let mut kept = Kept::new(Members::new());
     let mut members = kept.arm_if(timeout != Some(0));
     for (at, entry) in fds.iter_mut().enumerate() {
         entry.revents = 0;
@@ -80,10 +81,12 @@ pub(super) fn poll_counted(
     result
 }
 
+/// Index and object of the entries that are the engine's.
+type Members = SmallVec<[(usize, Object); 16]>;
+
 struct PollSet<'a> {
     core: &'static Core,
     fds: &'a mut [libc::pollfd],
-    /// Index and object of the entries that are the engine's.
     members: &'a [(usize, Object)],
     /// The engine had something.
     engine: bool,
@@ -98,6 +101,22 @@ impl PollSet<'_> {
                 entry.revents |= bits;
                 self.engine |= bits != 0;
             }
+        }
+    }
+
+    /// Somebody has to be asked who is not the engine: about writing, or what was told.
+    fn wants_kernel(&self) -> bool {
+        let writes = |f: &libc::pollfd| f.events & !(READABLE | libc::POLLPRI) != 0;
+        self.fds.iter().any(writes) || {
+            let mut told = false;
+            self.each(&mut |socket| told |= socket.kernel_told());
+            told
+        }
+    }
+
+    fn each(&self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
+        for (_, member) in self.members {
+            member.each_socket(0, visit);
         }
     }
 
@@ -121,10 +140,11 @@ impl Set for PollSet<'_> {
     }
 
     fn kernel_ready(&mut self) -> Result<usize, Errno> {
+        self.each_socket(&mut |socket| socket.begin_look());
         // The kernel writes every revents, the engine's part comes after.
         event::ppoll(self.fds, Some(0), None)?;
         for (at, member) in self.members {
-            if self.fds[*at].revents & READABLE != 0
+            if self.fds[*at].revents & (READABLE | libc::POLLERR) != 0
                 && let Object::Udp(socket) = member
             {
                 socket.hint_kernel();
@@ -134,14 +154,12 @@ impl Set for PollSet<'_> {
         Ok(self.count())
     }
 
-    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>) {
+    fn sleep_on(&mut self, set: &mut SleepSet) {
         set.extend(self.fds.iter().map(|f| libc::pollfd { revents: 0, ..*f }));
     }
 
     fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>)) {
-        for (_, member) in self.members {
-            member.each_socket(0, visit);
-        }
+        self.each(visit);
     }
 
     fn watch(&mut self, event: &Arc<Event>, on: bool) {
@@ -153,16 +171,26 @@ impl Set for PollSet<'_> {
     }
 
     fn has_foreign(&self) -> bool {
-        let kernels = |(_, member): &(usize, Object)| member.ring_mask(0) == 0;
-        self.members.len() < self.fds.len() || self.members.iter().any(kernels)
+        self.members.len() < self.fds.len() || self.members.iter().any(|(_, m)| m.untold(0))
     }
 
     fn kernel_first(&mut self) -> bool {
-        // Writability is the kernel's to say.
-        let writes = self
-            .fds
-            .iter()
-            .any(|f| f.events & !(READABLE | libc::POLLPRI) != 0);
-        writes || self.core.skip_due(self.has_foreign())
+        self.wants_kernel() || self.core.skip_due(self.has_foreign())
+    }
+
+    fn kernel_due(&mut self, waits: bool) -> bool {
+        let mut due = self.wants_kernel() || self.has_foreign();
+        self.each_socket(&mut |socket| {
+            due |= if waits {
+                socket.kernel_told()
+            } else {
+                socket.look_due()
+            };
+        });
+        due
+    }
+
+    fn was_quiet(&mut self, _: u64) {
+        self.each_socket(&mut |socket| socket.looked());
     }
 }

@@ -5,6 +5,7 @@ use super::poll::poll_counted;
 use super::{Lookup, Timeout};
 use crate::clock;
 use crate::error::Errno;
+use smallvec::SmallVec;
 
 const IN_SET: i16 =
     libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLIN | libc::POLLHUP | libc::POLLERR;
@@ -76,7 +77,7 @@ pub fn select(
         mut write,
         mut except,
     } = sets;
-    let mut fds = Vec::new();
+    let mut fds: SmallVec<[libc::pollfd; 16]> = SmallVec::new();
     for fd in 0..nfds {
         let mut events = 0;
         if has(read.as_deref(), fd) {
@@ -96,7 +97,7 @@ pub fn select(
             });
         }
     }
-    let mut watched: Vec<Watched> = fds.iter().map(|f| (f.fd as usize, *f)).collect();
+    let mut watched: SmallVec<[Watched; 16]> = fds.iter().map(|f| (f.fd as usize, *f)).collect();
     let deadline = timeout.map(|t| clock::monotonic().saturating_add(t));
     loop {
         let left = deadline.map(|d| d.saturating_sub(clock::monotonic()));

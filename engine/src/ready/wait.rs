@@ -7,10 +7,14 @@ use crate::socket::UdpSocket;
 use crate::sys::defer;
 use crate::sys::event::{self, Event, SignalHold, SignalMask};
 use crate::sys::leave::Kept;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Sleep of a call that cannot be woken by every source.
 const BLIND_NAP: u64 = 1_000_000;
+
+/// What a call sleeps on.
+pub(super) type SleepSet = SmallVec<[libc::pollfd; 8]>;
 
 /// What a kind of set can do for [`wait`].
 pub(super) trait Set {
@@ -24,12 +28,12 @@ pub(super) trait Set {
     /// The kernel's.
     fn kernel_ready(&mut self) -> Result<usize, Errno>;
     /// Descriptors of the program to sleep on.
-    fn sleep_on(&mut self, set: &mut Vec<libc::pollfd>);
+    fn sleep_on(&mut self, set: &mut SleepSet);
     /// Its engine sockets.
     fn each_socket(&mut self, visit: &mut dyn FnMut(&Arc<UdpSocket>));
     /// A change of the set from another thread has to wake the sleeper.
     fn watch(&mut self, event: &Arc<Event>, on: bool);
-    /// Holds descriptors that only the kernel knows.
+    /// Holds descriptors of which nobody tells what the kernel has.
     fn has_foreign(&self) -> bool;
     /// Without a time to wait, and with nothing to report, it fails for a signal that the caller's
     /// mask lets in. epoll does not look then (`ep_poll`).
@@ -37,6 +41,11 @@ pub(super) trait Set {
     /// This call is one of those that look at the kernel before the engine
     /// (VMA_SELECT_SKIP_OS).
     fn kernel_first(&mut self) -> bool;
+    /// A call that found nothing in the engine is to look at the kernel at once. `waits`:
+    /// it will go on, and be told.
+    fn kernel_due(&mut self, waits: bool) -> bool;
+    /// The kernel had nothing, as of this [`Core::kernel_news`].
+    fn was_quiet(&mut self, news: u64);
 }
 
 /// How a wait is to be made.
@@ -57,18 +66,33 @@ pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, 
     }
     let ready = set.engine_ready();
     // A signal that only the caller's mask lets in has to be seen: the kernel looks.
-    if ready > 0 && how.mask.is_none() && !set.kernel_first() {
+    let first = how.mask.is_some() || ready > 0 && set.kernel_first();
+    if ready > 0 && !first {
         return Ok(ready);
     }
-    wait_longer(core, set, how)
+    wait_longer(core, set, how, first)
+}
+
+/// Looks at the kernel; the number of entries to report, and what [`Core::kernel_news`] to wait for.
+fn look<S: Set>(core: &Core, set: &mut S) -> Result<(usize, u64), Errno> {
+    let news = core.kernel_news();
+    let ready = set.kernel_ready()?;
+    if ready == 0 {
+        set.was_quiet(news);
+    }
+    Ok((ready, news))
 }
 
 /// The engine had nothing at once, or the kernel is to be asked anyway.
 #[inline(never)]
-fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
-    let ready = set.kernel_ready()?;
-    if ready > 0 {
-        return Ok(ready);
+fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How, first: bool) -> Result<usize, Errno> {
+    let mut quiet = core.kernel_news();
+    if first || set.kernel_due(how.timeout != Some(0)) {
+        let ready;
+        (ready, quiet) = look(core, set)?;
+        if ready > 0 {
+            return Ok(ready);
+        }
     }
     if how.timeout == Some(0) {
         return match how.mask {
@@ -84,8 +108,7 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
         -1 => Limit::Never,
         us => Limit::Time(us.max(0) as u64 * 1000),
     };
-    // With nothing of the program's own in the set the kernel side is looked at as seldom
-    // as by a plain receive.
+    // With nothing of the program's own in the set its sockets are told, as in a plain receive.
     let every = if set.has_foreign() {
         tuning.select_kernel_every
     } else {
@@ -105,9 +128,10 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
             return Ok(ready);
         }
         match if sleeping { Turn::Kernel } else { spin.turn() } {
-            Turn::Again => {}
-            Turn::Kernel => {
-                let ready = set.kernel_ready()?;
+            Turn::Again if core.kernel_news() == quiet => {}
+            Turn::Again | Turn::Kernel => {
+                let ready;
+                (ready, quiet) = look(core, set)?;
                 if ready > 0 {
                     return Ok(ready);
                 }
@@ -128,8 +152,8 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errn
 struct Sleeper<'a> {
     core: &'a Core,
     waker: Option<Arc<Event>>,
-    sockets: Vec<Arc<UdpSocket>>,
-    fds: Vec<libc::pollfd>,
+    sockets: SmallVec<[Arc<UdpSocket>; 8]>,
+    fds: SleepSet,
 }
 
 impl Drop for Sleeper<'_> {
@@ -149,8 +173,8 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<
     let mut sleeper = Kept::new(Sleeper {
         core,
         waker: core.waker(),
-        sockets: Vec::new(),
-        fds: Vec::new(),
+        sockets: SmallVec::new(),
+        fds: SleepSet::new(),
     });
     let mut sleeper = sleeper.arm();
     let waker = sleeper.waker.clone();
@@ -171,8 +195,9 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<
     } else if sleeper.sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
         Ok(())
     } else {
-        sleeper.fds = core.sleep_set(mask, waker.as_deref());
-        set.sleep_on(&mut sleeper.fds);
+        let fds = &mut sleeper.fds;
+        core.sleep_set(mask, waker.as_deref(), |fd| fds.push(fd));
+        set.sleep_on(fds);
         let blind = waker.is_none() || !core.can_sleep(mask);
         let nap = blind.then_some(BLIND_NAP);
         let timeout = match (spin.remaining(), nap) {

@@ -59,6 +59,15 @@ pub struct Queue {
     popped: u64,
 }
 
+/// What a queue counts, apart from its contents.
+struct Account {
+    charged: usize,
+    limit: usize,
+    taken_over: usize,
+    unreturned: usize,
+    popped: u64,
+}
+
 impl Queue {
     /// An empty queue that will hold up to `limit` bytes of records.
     #[must_use]
@@ -176,30 +185,61 @@ impl Queue {
         }
     }
 
+    /// An empty one that takes anything.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::new(usize::MAX / 16)
+    }
+
     #[cold]
     fn grow(&mut self, capacity: usize) {
-        let mut bigger = Queue {
-            bytes: vec![0; capacity],
-            head: 0,
-            tail: 0,
-            count: 0,
-            payload: 0,
-            limit: usize::MAX / 4,
-            ..*self
-        };
-        let before = (self.popped, self.charged, self.taken_over, self.unreturned);
-        while let Some((record, payload)) = self.front() {
-            bigger.push(&record, payload);
-            self.pop();
-        }
-        bigger.limit = self.limit;
-        (
-            bigger.popped,
-            bigger.charged,
-            bigger.taken_over,
-            bigger.unreturned,
-        ) = before;
+        let mut bigger = Self::unlimited();
+        bigger.bytes = vec![0; capacity];
+        let before = self.account();
+        bigger.append(self, u64::MAX);
+        bigger.set_account(before);
         *self = bigger;
+    }
+
+    /// Takes over what another one has below this number.
+    fn append(&mut self, other: &mut Self, number: u64) {
+        while other.popped < number
+            && let Some((record, payload)) = other.front()
+        {
+            self.push(&record, payload);
+            other.pop();
+        }
+    }
+
+    /// Puts datagrams before the one with this number, whatever the limit.
+    #[cold]
+    pub fn insert(&mut self, number: u64, mut others: Self) {
+        let mut account = self.account();
+        account.charged += others.charged;
+        let mut all = Self::unlimited();
+        all.append(self, number);
+        all.append(&mut others, u64::MAX);
+        all.append(self, u64::MAX);
+        all.set_account(account);
+        *self = all;
+    }
+
+    fn account(&self) -> Account {
+        Account {
+            charged: self.charged,
+            limit: self.limit,
+            taken_over: self.taken_over,
+            unreturned: self.unreturned,
+            popped: self.popped,
+        }
+    }
+
+    fn set_account(&mut self, account: Account) {
+        self.charged = account.charged;
+        self.limit = account.limit;
+        self.taken_over = account.taken_over;
+        self.unreturned = account.unreturned;
+        self.popped = account.popped;
     }
 
     /// Position of the first record, past a marker.
@@ -347,6 +387,28 @@ mod tests {
             asked: (n >> 16) as u8,
             drops: n / 3,
         }
+    }
+
+    #[test]
+    fn insertion_keeps_order_and_numbers() {
+        let mut queue = Queue::new(48);
+        for n in [0, 1, 9] {
+            queue.push(&record(n), &[n as u8]);
+        }
+        queue.pop();
+        let mut others = Queue::unlimited();
+        for n in 2..9 {
+            assert!(others.push(&record(n), &[n as u8; 3000]));
+        }
+        // The limit kept 9 out.
+        queue.insert(2, others);
+        for n in 1..9u32 {
+            assert_eq!(queue.front_number(), u64::from(n));
+            let (front, payload) = queue.front().expect("inserted");
+            assert_eq!((front, payload[0]), (record(n), n as u8));
+            queue.pop();
+        }
+        assert!(queue.is_empty());
     }
 
     proptest! {

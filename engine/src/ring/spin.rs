@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 static SPINNERS: AtomicU32 = AtomicU32::new(0);
 /// Turns between two looks at the clock; a turn is some tens of nanoseconds.
 const CLOCK_TURNS: u32 = 64;
+/// However seldom the kernel is looked at by turns: at the latest after this, ns.
+const LOOK_EVERY: Nanos = 200_000_000;
 
 /// VMA_RX_POLL_YIELD; 0: none.
 static YIELD_EVERY: AtomicU32 = AtomicU32::new(0);
@@ -64,6 +66,7 @@ pub struct Spin {
     next_kernel: u32,
     next_clock: u32,
     started: Option<Nanos>,
+    looked: Nanos,
     /// Absolute, CLOCK_MONOTONIC.
     deadline: Option<Nanos>,
     /// Handlers that had run at the first look, some microseconds into the call: one that
@@ -77,7 +80,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// `kernel_every`: turns between looks at the kernel, 0: never. `timeout`: the
+    /// `kernel_every`: turns between looks at the kernel, 0: hardly ever. `timeout`: the
     /// caller's, None: none. `restarts`: SA_RESTART handlers do not end this call.
     #[must_use]
     pub fn new(
@@ -95,6 +98,7 @@ impl Spin {
             next_kernel: kernel_every,
             next_clock: CLOCK_TURNS,
             started,
+            looked: 0,
             deadline: timeout.and_then(|t| started.map(|s| s.saturating_add(t))),
             signals: None,
             restarts,
@@ -172,6 +176,10 @@ impl Spin {
         if self.crowded || yield_due(self.turns, YIELD_EVERY.load(Ordering::Relaxed)) {
             event::yield_now();
         }
+        if now.saturating_sub(self.looked.max(started)) >= LOOK_EVERY {
+            self.looked = now;
+            return Turn::Kernel;
+        }
         Turn::Again
     }
 
@@ -182,6 +190,13 @@ impl Spin {
         let first = *self.signals.get_or_insert(now);
         now.interrupting != first.interrupting
             || !self.restarts && now.restarting != first.restarting
+    }
+
+    /// The call has waited for more than some turns.
+    #[inline]
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.counted
     }
 
     /// More calls spin than there are cores.

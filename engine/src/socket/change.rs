@@ -71,13 +71,40 @@ impl Ring {
         self.receives.load(Ordering::Acquire)
     }
 
+    /// Steers for a socket no more, which still takes what was brought. True: something may be
+    /// under way.
+    pub(super) fn unsteer(&self, port: u16, socket: &UdpSocket) -> bool {
+        let unsteered = self.with(|state| state.unsteer(port, socket));
+        if unsteered == Some(Ok(true)) {
+            let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
+            return true;
+        }
+        false
+    }
+
+    /// Keeps its device as it is whatever sockets want, until it is let go.
+    ///
+    /// # Errors
+    /// The device cannot take what they want.
+    pub(super) fn hold(&self, hold: bool, sharing: &Sharing) -> Result<(), Reason> {
+        let held = self.with(|state| {
+            state.held = hold;
+            if hold {
+                return Ok(());
+            }
+            state.sharing = sharing.clone();
+            state.resteer()
+        });
+        held.unwrap_or(Ok(()))
+    }
+
     /// A socket leaves; what the device has brought until then still goes to its queue.
     /// `linger`: the device may be about to bring what was under way.
     pub fn part(&self, port: u16, socket: &UdpSocket, linger: bool) {
         self.with(|state| {
             if self.delivery == Delivery::Steered {
                 let unsteered = state.unsteer(port, socket);
-                if linger && unsteered.is_ok() {
+                if linger && unsteered == Ok(true) {
                     let _ = event::ppoll(&mut [], Some(UNDER_WAY), None);
                 }
             }
@@ -219,7 +246,9 @@ impl RingState {
         if self.delivery == Delivery::Tap {
             return steer::ports(entries);
         }
-        self.flows_if(entries, &self.sharing)
+        // For one that is on its way to the kernel no more is to come.
+        let stay = entries.filter(|e| !e.target.moving.leaves());
+        self.flows_if(stay, &self.sharing)
     }
 
     /// The flows of these sockets, with others on the host as `sharing` says.
@@ -258,6 +287,9 @@ impl RingState {
     /// # Errors
     /// The device cannot take these flows; those of before stay.
     pub(super) fn resteer(&mut self) -> Result<(), Reason> {
+        if self.held {
+            return Ok(());
+        }
         let every_port = !self.queue.tells_apart(self.demux.len());
         if every_port && self.every_port {
             return Ok(());
@@ -277,26 +309,28 @@ impl RingState {
             return self.resteer();
         }
         let flows = self.flows(self.demux.port(port));
-        self.steer_port_to(port, flows)
+        self.steer_port_to(port, flows).map(drop)
     }
 
-    fn steer_port_to(&mut self, port: u16, flows: Vec<Flow>) -> Result<(), Reason> {
-        if self.steered.iter().filter(|f| f.port == port).eq(&flows) {
-            return Ok(());
+    /// True: something was changed.
+    fn steer_port_to(&mut self, port: u16, flows: Vec<Flow>) -> Result<bool, Reason> {
+        if self.held || self.steered.iter().filter(|f| f.port == port).eq(&flows) {
+            return Ok(false);
         }
         let others = self.steered.iter().filter(|f| f.port != port);
         let mut all: Vec<Flow> = others.copied().chain(flows).collect();
         all.sort_unstable();
         self.queue.steer(&all)?;
         self.steered = all;
-        Ok(())
+        Ok(true)
     }
 
-    /// Ends the flows that this socket alone wants; it still takes what was brought.
+    /// Ends the flows that this socket alone wants, or with others that leave; it still
+    /// takes what was brought. True: there were some.
     ///
     /// # Errors
     /// The device's.
-    fn unsteer(&mut self, port: u16, socket: &UdpSocket) -> Result<(), Reason> {
+    fn unsteer(&mut self, port: u16, socket: &UdpSocket) -> Result<bool, Reason> {
         let others = self.demux.port(port);
         let flows = self.flows(others.filter(|e| !std::ptr::eq(&*e.target, socket)));
         self.steer_port_to(port, flows)

@@ -13,6 +13,7 @@ use super::path::{Polled, QueueAll, Ring};
 use super::rings::{Allocation, RINGS, RingTable};
 use super::route::patient;
 use super::share::Mixed;
+use super::told::Told;
 use super::udp::{Family, UdpSocket};
 use crate::config::{Config, Opt, Rules};
 use crate::device::{self, Candidates, Delivery};
@@ -21,7 +22,7 @@ use crate::net::{self, InterfaceAddress, Membership, Monitor, RouteClient, Table
 use crate::ring::Record;
 use crate::stats::layout::IomuxBlock;
 use crate::stats::{IomuxKind, Publisher};
-use crate::sys::event::{ErrorWatch, Event};
+use crate::sys::event::Event;
 use crate::sys::file::Text;
 use crate::sys::icmp::PathWatch;
 use crate::sys::mutex::{Mutex, RwLock};
@@ -41,11 +42,11 @@ const POLL_BURST: usize = 64;
 pub struct Tuning {
     /// VMA_RX_POLL: turns, -1 for ever.
     pub rx_poll: i64,
-    /// Turns between looks at the kernel socket (VMA_RX_UDP_POLL_OS_RATIO).
+    /// Turns between looks at the kernel socket (VMA_RX_UDP_POLL_OS_RATIO); 0: it tells.
     pub rx_kernel_every: u32,
     /// VMA_SELECT_POLL: microseconds, -1 for ever.
     pub select_poll: i64,
-    /// VMA_SELECT_POLL_OS_RATIO.
+    /// VMA_SELECT_POLL_OS_RATIO, for sets with descriptors that nobody watches.
     pub select_kernel_every: u32,
     /// VMA_SELECT_SKIP_OS.
     pub select_skip: u32,
@@ -85,6 +86,9 @@ pub(crate) struct Directory {
     pub(super) mtu_warned: bool,
     /// Who else on the host wants our groups.
     pub(super) mixed: Mixed,
+    /// While all sockets are looked at anew: inodes of those that may come, and rings are
+    /// steered at the end.
+    pub(super) coming: Option<Vec<u64>>,
 }
 
 /// The engine's shared part; one per process, never freed.
@@ -123,12 +127,12 @@ pub struct Core {
     wakers: Mutex<Vec<Arc<Event>>>,
     /// Tells the control thread that there is a new ring.
     ring_opened: Option<Event>,
-    /// Kernel sockets that may get errors, watched by the control thread.
-    errors: Option<ErrorWatch>,
     /// Network namespace of the interfaces that the engine knows.
     namespace: OnceCell<Option<u64>>,
     /// Hears of path MTUs, which netlink does not tell.
     pub(crate) paths: Option<PathWatch>,
+    /// Kernel sockets that the control thread watches.
+    pub(super) told: Told,
     /// Sockets that have just come from the kernel.
     pub(super) arrivals: Arrivals,
     /// A forked child signals it when it has taken a socket.
@@ -188,9 +192,9 @@ impl Core {
             kernel_epoch: AtomicU64::new(0),
             wakers: Mutex::new(Vec::new()),
             ring_opened: room.then(|| Event::open().ok()).flatten(),
-            errors: room.then(|| ErrorWatch::open().ok()).flatten(),
             namespace: OnceCell::new(),
             paths: room.then(|| PathWatch::open().ok()).flatten(),
+            told: Told::open(room),
             followers: Mutex::new(Vec::new()),
             arrivals: Arrivals::default(),
             claimed: OnceCell::new(),
@@ -324,36 +328,10 @@ impl Core {
         record.timestamp & device::CARD_TIME != 0 && self.steers(record.ifindex)
     }
 
-    /// The control thread sleeps on it; None when no descriptor could be had.
-    #[must_use]
-    pub fn errors_fd(&self) -> Option<RawFd> {
-        self.errors.as_ref().map(ErrorWatch::raw)
-    }
-
     /// The control thread sleeps on it, and clears it.
     #[must_use]
     pub fn ring_opened(&self) -> Option<&Event> {
         self.ring_opened.as_ref()
-    }
-
-    /// From now on an error of this kernel socket reaches its next call.
-    pub(super) fn watch_errors(&self, fd: RawFd) {
-        if let Some(watch) = &self.errors {
-            watch.add(fd);
-        }
-    }
-
-    /// Kernel sockets have errors: tells their shadows.
-    pub fn follow_errors(&self) {
-        let Some(watch) = &self.errors else { return };
-        let directory = self.directory.lock();
-        watch.each(|fd| {
-            for socket in directory.sockets.all() {
-                if socket.fds.lock().contains(&fd) {
-                    socket.kernel_error();
-                }
-            }
-        });
     }
 
     /// Whether anything can be accelerated at all.
@@ -446,11 +424,14 @@ impl Core {
     }
 
     /// The descriptors that a sleep for these rings watches.
-    #[must_use]
-    pub fn sleep_set(&self, mut mask: u64, waker: Option<&Event>) -> Vec<libc::pollfd> {
-        let mut set = Vec::with_capacity(4);
+    pub fn sleep_set(
+        &self,
+        mut mask: u64,
+        waker: Option<&Event>,
+        mut push: impl FnMut(libc::pollfd),
+    ) {
         let mut add = |fd: RawFd| {
-            set.push(libc::pollfd {
+            push(libc::pollfd {
                 fd,
                 events: libc::POLLIN,
                 revents: 0,
@@ -465,7 +446,6 @@ impl Core {
         if let Some(event) = waker {
             add(event.raw());
         }
-        set
     }
 
     /// Whether every ring of a mask can wake a sleeper.
@@ -634,22 +614,6 @@ impl Core {
     pub fn forget_ring_errors(&self) {
         for fd in self.open_rings().filter_map(Ring::sleep_fd) {
             let _ = crate::sys::sock::get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR);
-        }
-    }
-
-    /// Interfaces may be usable that were not: looks at all sockets again.
-    pub fn replan(&self) {
-        // A refusal may not hold any more; open rings stay.
-        self.directory.lock().interfaces.retain(|_, r| r.is_ok());
-        self.reconcile_all();
-    }
-
-    /// Puts every socket where it belongs by now.
-    pub(super) fn reconcile_all(&self) {
-        let sockets: Vec<_> = self.directory.lock().sockets.all().collect();
-        for socket in sockets {
-            let mut control = socket.control.lock();
-            socket.reconcile(&mut control);
         }
     }
 

@@ -25,27 +25,62 @@ use std::sync::atomic::Ordering;
 impl UdpSocket {
     /// Puts the socket where its state says it belongs.
     pub(super) fn reconcile(&self, control: &mut Control) {
+        if self.place(control) {
+            loop {
+                event::await_receive_path();
+                if !self.arrive_further(control) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The first step; true: [`Self::arrive_further`] is next, after a grace period.
+    pub(super) fn place(&self, control: &mut Control) -> bool {
         let mut directory = self.core.directory.lock();
         self.leave_failed(control, &mut directory);
         let result = self
             .plan(control, &mut directory)
             .and_then(|(mask, wants)| self.attach(control, &mut directory, mask, wants));
+        self.conclude(control, &mut directory, result)
+    }
+
+    /// The steps after that, likewise.
+    pub(super) fn arrive_further(&self, control: &mut Control) -> bool {
+        let mut directory = self.core.directory.lock();
+        let result = self.arrived(control, &directory);
+        let goes_on = self.conclude(control, &mut directory, result);
+        self.wake();
+        goes_on
+    }
+
+    fn conclude(
+        &self,
+        control: &mut Control,
+        directory: &mut Directory,
+        result: Result<bool, Reason>,
+    ) -> bool {
         let waiting = matches!(result, Err(Reason::Waiting));
         self.waiting.store(waiting, Ordering::SeqCst);
-        if let Err(reason) = result {
-            // Before any call can begin to wait in the kernel, where it would keep the
-            // socket from coming back.
-            let parked = control.stays.is_none() && comes_back(reason);
-            self.parked.store(parked, Ordering::Release);
-            self.detach(control, &mut directory);
-            let sends = self.rings_to_send(control, &mut directory, reason);
-            if sends {
-                self.watch_errors(control);
+        match result {
+            Err(reason) => {
+                // Before any call can begin to wait in the kernel, where it would keep the
+                // socket from coming back.
+                let parked = control.stays.is_none() && comes_back(reason);
+                self.parked.store(parked, Ordering::Release);
+                self.detach(control, directory);
+                let sends = self.rings_to_send(control, directory, reason);
+                if sends {
+                    self.watch_errors();
+                }
+                self.with_tx(tx_kernel::UNSERVED, !sends);
+                self.publish(control, Some(reason));
+                false
             }
-            self.with_tx(tx_kernel::UNSERVED, !sends);
-            self.publish(control, Some(reason));
-        } else {
-            self.publish(control, None);
+            Ok(goes_on) => {
+                self.publish(control, None);
+                goes_on
+            }
         }
     }
 
@@ -73,7 +108,7 @@ impl UdpSocket {
     }
 
     /// Which rings, and what is wanted from them; or why none.
-    fn plan(
+    pub(super) fn plan(
         &self,
         control: &mut Control,
         directory: &mut Directory,
@@ -198,58 +233,53 @@ impl UdpSocket {
         }
     }
 
+    /// True: it is on its way, and [`Self::arrived`] is next, after a grace period.
     fn attach(
         &self,
         control: &mut Control,
         directory: &mut Directory,
         mask: u64,
         mut wants: Wants,
-    ) -> Result<(), Reason> {
+    ) -> Result<bool, Reason> {
         let fd = self.fd();
+        let any_tap = self.core.any_tap(mask);
         let moving = directory.sockets.find(self).map_or(0, Attached::left);
         if let Some(now) = directory.sockets.find(self) {
             wants.since = now.wants.since;
             let same = now.mask & !moving == mask && *now.wants == wants;
-            let filtered = control.filter != Filter::None || !self.core.any_tap(mask);
-            if same && filtered && self.mode().is_engine() {
-                self.watch_errors(control);
-                return Ok(());
+            let filtered = control.filter != Filter::None || !any_tap;
+            if same && filtered && self.mode().is_engine() && !self.moving.leaves() {
+                self.follow_kernel(control);
+                return Ok(!any_tap && self.moving.frames_under_way());
             }
         }
         // Whatever changes, it is on one ring of an interface first.
         self.end_move(directory);
         let before = directory.sockets.find(self);
+        let is_new = before.is_none();
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
-        let mut mode = Mode::Engine;
         let inode = sock::inode(fd).unwrap_or(0);
-        if before.is_none() {
+        if is_new {
             self.cutoff.set(0);
-            // A port that was open before may have frames under way to the kernel socket.
-            if self.mode() == Mode::Kernel && is_bound(fd) {
-                mode = Mode::CatchingUp;
-                if self.core.any_tap(mask) {
-                    self.moving.begin_arriving();
-                    // What the taps hold of an earlier time here the kernel had.
-                    for ring in self.core.rings_of(mask) {
-                        ring.drain(WHOLE_RING);
-                    }
-                } else {
-                    self.moving.arrive_steered(self.queue_end());
-                }
-            }
             self.core.look_for_others(directory, &wants, inode);
         }
         let shadow = self.core.shadow_for(directory, &wants, mask);
-        // What a device that steers lets through is refused before it does; what a tap
-        // brings is refused after it does: see `moving`.
-        let shared_first = Shadow {
-            shared: shadow.shared.clone(),
-            ..match &control.filter {
-                Filter::Shadow(now) => now.clone(),
-                Filter::None | Filter::Program => Shadow::default(),
-            }
-        };
-        self.set_shadow(control, shared_first)?;
+        // A port that was open before may have frames under way to the kernel socket.
+        let arrives = is_new && self.mode() == Mode::Kernel && is_bound(fd) || self.moving.leaves();
+        if arrives {
+            self.begin_arriving(mask, &shadow)?;
+        } else {
+            // What a device that steers lets through is refused before it does; what a tap
+            // brings is refused after it does: see `moving`.
+            let shared_first = Shadow {
+                shared: shadow.shared.clone(),
+                ..match &control.filter {
+                    Filter::Shadow(now) => now.clone(),
+                    Filter::None | Filter::Program => Shadow::default(),
+                }
+            };
+            self.set_shadow(control, shared_first)?;
+        }
         let entry = Attached {
             socket: self.me.upgrade().ok_or(Reason::StartFailed)?,
             wants: Arc::new(wants),
@@ -263,82 +293,142 @@ impl UdpSocket {
         self.core.install(directory, before.as_ref(), &entry)?;
         // A port that is new has no frame under way that anybody could miss.
         let new = self.unbound.load(Ordering::Relaxed);
-        if !new && mode == Mode::CatchingUp && !self.core.any_tap(mask) {
-            // What the device let pass before is in the kernel socket after this.
-            event::await_receive_path();
-        }
-        if new || !self.moving.frames_under_way() || !self.core.filter_later(self) {
+        let mut goes_on = false;
+        if new || !self.moving.frames_under_way() || any_tap && !self.core.filter_later(self) {
             self.set_shadow(control, shadow)?;
             self.moving.filtered();
+        } else {
+            goes_on = !any_tap;
         }
-        self.watch_errors(control);
+        self.follow_kernel(control);
         self.set_rings(mask);
         if !self.mode().is_engine() {
-            self.set_mode(mode);
-            std::sync::atomic::fence(Ordering::SeqCst);
-            if self.kernel_readers.load(Ordering::SeqCst) != 0 {
-                return Err(Reason::Waiting);
-            }
+            self.become_engine(Mode::Engine)?;
+        }
+        if is_new {
             self.stats.life.handovers.add(1);
             self.wake();
         }
         if groups_changed {
             self.core.routes_changed();
         }
+        Ok(goes_on)
+    }
+
+    /// The engine's from now on, unless a call waits in the kernel.
+    fn become_engine(&self, mode: Mode) -> Result<(), Reason> {
+        self.set_mode(mode);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.kernel_readers.load(Ordering::SeqCst) != 0 {
+            return Err(Reason::Waiting);
+        }
         Ok(())
     }
 
-    /// Errors of the kernel socket are of interest when it can have any.
-    fn watch_errors(&self, control: &Control) {
-        if control.peer.is_some() || control.recverr {
-            self.core.watch_errors(self.fd());
+    /// Before rings bring anything: calls know that the kernel socket's comes first.
+    fn begin_arriving(&self, mask: u64, shadow: &Shadow) -> Result<(), Reason> {
+        let any_tap = self.core.any_tap(mask);
+        self.moving.begin_arriving(any_tap, self.queue_end());
+        self.shared.lock().clone_from(&shadow.shared);
+        if any_tap {
+            // What the taps hold of an earlier time here the kernel had.
+            for ring in self.core.rings_of(mask) {
+                ring.drain(WHOLE_RING);
+            }
         }
+        self.become_engine(Mode::CatchingUp).inspect_err(|_| {
+            self.moving.end();
+            self.set_mode(Mode::Kernel);
+        })
+    }
+
+    /// Errors of the kernel socket are of interest when it can have any.
+    fn follow_kernel(&self, control: &Control) {
+        self.watch_kernel(control.peer.is_some() || control.recverr);
     }
 
     /// Back to the kernel. What the rings hold of the time before stays in the queue.
     fn detach(&self, control: &mut Control, directory: &mut Directory) {
+        if self.begin_leaving(control, directory) {
+            event::await_receive_path();
+        }
+        if self.let_go(control, directory) {
+            event::await_receive_path();
+        }
+        self.end_leaving(control, directory);
+    }
+
+    /// Nobody reads what it leaves.
+    fn closes(control: &Control) -> bool {
+        control.stays == Some(Reason::NotBound)
+    }
+
+    /// The first step of a leave: what the rings bring is remembered. True: a grace period is
+    /// next.
+    pub(super) fn begin_leaving(&self, control: &Control, directory: &mut Directory) -> bool {
         self.end_move(directory);
-        let Some(attached) = directory.sockets.find(self).cloned() else {
-            return;
+        let Some(attached) = directory.sockets.find(self) else {
+            return false;
         };
-        if !self.shared.lock().is_empty() {
-            // From the next line on these are the kernel's, whatever the rings bring.
-            for ring in self.core.rings_of(attached.mask) {
+        if Self::closes(control) || self.moving.leaves() {
+            return false;
+        }
+        let (mask, port) = (attached.mask, attached.wants.port);
+        if self.mode() == Mode::CatchingUp && !self.core.any_tap(mask) {
+            self.absorb(port);
+        }
+        if self.cutoff.get() != 0 {
+            // A forked child has lifted the filter: what comes now the kernel has, too.
+            for ring in self.core.rings_of(mask) {
                 ring.drain(WHOLE_RING);
             }
         }
-        // Flows that were ours alone are the kernel's once the rings give them up.
-        let closing = control.stays == Some(Reason::NotBound);
-        let copies = !closing && self.core.any_tap(attached.mask);
-        if copies {
-            self.moving.begin_leaving();
-            self.set_mode(Mode::CatchingUp);
-            // What the tap showed before that must not pass where the filter was. The
-            // next image of an exec remembers nothing, and a link that is down brings nothing.
-            let brings = |r: &Ring| r.delivery == Delivery::Tap && !r.dead.load(Ordering::Relaxed);
-            if !matches!(control.stays, Some(Reason::HandedOver | Reason::Forked))
-                && self.core.rings_of(attached.mask).any(brings)
-            {
-                event::await_receive_path();
-            }
+        self.moving.begin_leaving(self.core.any_tap(mask));
+        self.set_mode(Mode::CatchingUp);
+        // What the tap showed before that must not pass where the filter was. The
+        // next image of an exec remembers nothing, and a link that is down brings nothing.
+        let brings = |r: &Ring| r.delivery == Delivery::Tap && !r.dead.load(Ordering::Relaxed);
+        !matches!(control.stays, Some(Reason::HandedOver | Reason::Forked))
+            && self.core.rings_of(mask).any(brings)
+    }
+
+    /// The second: the kernel gets everything again. True: a grace period is next.
+    pub(super) fn let_go(&self, control: &mut Control, directory: &Directory) -> bool {
+        if self.moving.has_let_go() {
+            return false;
         }
+        let Some(attached) = directory.sockets.find(self) else {
+            return false;
+        };
         self.lift_shadow(control);
-        if !copies && self.cutoff.get() == 0 {
-            self.cutoff.set(clock::realtime());
+        if Self::closes(control) {
+            return false;
         }
+        self.moving.let_go();
+        self.unsteer(attached)
+    }
+
+    /// The last: the rings forget it.
+    pub(super) fn end_leaving(&self, control: &mut Control, directory: &mut Directory) {
+        let Some(attached) = directory.sockets.find(self).cloned() else {
+            return;
+        };
+        let closes = Self::closes(control);
+        self.lift_shadow(control);
         directory.sockets.remove(self);
         directory.rings.receiving(attached.mask, 0);
-        self.core.part(directory, &attached, u64::MAX, !closing);
+        self.core.part(directory, &attached, u64::MAX, false);
         drop(attached);
         self.shared.lock().clear();
         self.set_rings(0);
-        if copies {
-            self.moving.left();
-            if self.cutoff.get() == 0 {
-                self.cutoff.set(clock::realtime());
-            }
-        } else {
+        self.unwatch_kernel();
+        if closes {
             self.moving.end();
+        } else {
+            self.moving.left();
+        }
+        if self.cutoff.get() == 0 {
+            self.cutoff.set(clock::realtime());
         }
         self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);

@@ -4,24 +4,31 @@
 //! move the kernel socket's filter lets everything through, and the engine remembers what
 //! it brought; what the kernel socket then holds of that is skipped. A copy is known by
 //! its receive time stamp, which the kernel makes once per frame, with its sender and size.
+//! Of what is left on both sides the older one is next.
 //!
-//! Of what is left on both sides the older one is next. Between a move's beginning and the
-//! moment at which the filter comes or goes lies an RCU grace period, so that no frame is
-//! on its way from the tap to the socket: a busy receive path takes milliseconds for that.
+//! A device that steers gives a frame to the engine or to the kernel, so that one side has
+//! everything that is older. Of a shared flow both have it; a copy is known by its sender
+//! and payload, for the two have different time stamps.
+//!
+//! Between a move's beginning and the moment at which the filter comes or goes lies an RCU
+//! grace period, so that no frame is on its way from the device to the socket: a busy
+//! receive path takes milliseconds for that. Another one lies between that and the end.
 
-use super::core::Core;
+use super::control::Control;
+use super::core::{Core, Directory};
 use super::io::Receive;
 use super::path::QueueAll;
 use super::udp::{Mode, UdpSocket};
 use crate::clock;
 use crate::device::Delivery;
-use crate::error::Errno;
-use crate::ring::{Lock, Record};
+use crate::error::{Errno, Reason};
+use crate::ring::{Lock, Queue, Record};
 use crate::sys::event::{self, Event};
 use crate::sys::mutex::Mutex;
 use crate::sys::sock;
 use once_cell::sync::OnceCell;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::sync::Weak;
@@ -35,9 +42,25 @@ const UNDER_WAY: u64 = 100_000_000;
 /// What names a datagram on both ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Identity {
-    timestamp: u64,
+    key: Key,
     source: SocketAddrV4,
     length: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// When the frame came, where a tap brings it.
+    Stamp(u64),
+    /// What is in it, where a device does that steers.
+    Content(u64),
+}
+
+impl Key {
+    fn of_content(payload: &[u8]) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(payload);
+        Self::Content(hasher.finish())
+    }
 }
 
 /// How far a socket's filter is.
@@ -48,10 +71,12 @@ enum Filtering {
     Settled,
     /// Frames may be on their way past the tap, which did not know the socket yet.
     UnderWay,
-    /// They are through: the filter may come.
-    Due,
-    /// The filter goes, and the rings are about to forget the socket.
+    /// It has come, and frames that passed before may be on their way still.
+    Filtered,
+    /// The filter is about to go.
     Leaving,
+    /// It has gone, and devices that steer bring nothing new.
+    LetGo,
 }
 
 /// The state of a move.
@@ -61,6 +86,8 @@ pub(super) struct Moving {
     remembers: AtomicBool,
     /// A [`Filtering`].
     filtering: AtomicU8,
+    /// A tap takes part.
+    by_tap: AtomicBool,
     /// Rises with every arrival.
     arrival: AtomicU64,
     /// When the kernel got the socket back (CLOCK_MONOTONIC, ns); 0: not lately.
@@ -79,6 +106,7 @@ impl Default for Moving {
         Self {
             remembers: AtomicBool::new(false),
             filtering: AtomicU8::new(Filtering::Settled as u8),
+            by_tap: AtomicBool::new(false),
             arrival: AtomicU64::new(0),
             left_at: AtomicU64::new(0),
             steered_from: AtomicU64::new(0),
@@ -164,10 +192,19 @@ impl Core {
                 continue;
             };
             let mut control = socket.control.lock();
-            let same = socket.moving.arrival.load(Ordering::SeqCst) == arrival;
-            if same && socket.moving.frames_under_way() {
-                socket.moving.set(Filtering::Due);
-                socket.reconcile(&mut control);
+            if socket.moving.arrival.load(Ordering::SeqCst) != arrival {
+                continue;
+            }
+            let goes_on = {
+                let directory = self.directory.lock();
+                socket.arrived(&mut control, &directory)
+            };
+            match goes_on {
+                Ok(true) if !socket.core.filter_later(&socket) => {
+                    socket.moving.set(Filtering::Settled)
+                }
+                Ok(_) => {}
+                Err(_) => socket.reconcile(&mut control),
             }
         }
     }
@@ -197,22 +234,36 @@ impl Moving {
         self.filtering.store(state as u8, Ordering::SeqCst);
     }
 
-    /// To the engine: from now on everything that it brings is remembered.
-    pub(super) fn begin_arriving(&self) {
+    /// To the engine: from now on everything that it brings is remembered. `number`: of the
+    /// next datagram that is queued.
+    pub(super) fn begin_arriving(&self, by_tap: bool, number: u64) {
         self.arrival.fetch_add(1, Ordering::SeqCst);
+        self.by_tap.store(by_tap, Ordering::SeqCst);
+        self.steered_from.store(number, Ordering::Relaxed);
         self.set(Filtering::UnderWay);
         self.remembers.store(true, Ordering::SeqCst);
     }
 
-    /// To the engine, by a device that steers: from this number on.
-    pub(super) fn arrive_steered(&self, number: u64) {
-        self.steered_from.store(number, Ordering::Relaxed);
-    }
-
     /// To the kernel: likewise.
-    pub(super) fn begin_leaving(&self) {
+    pub(super) fn begin_leaving(&self, by_tap: bool) {
+        self.by_tap.store(by_tap, Ordering::SeqCst);
         self.set(Filtering::Leaving);
         self.remembers.store(true, Ordering::SeqCst);
+    }
+
+    /// The kernel socket refuses nothing any more.
+    pub(super) fn let_go(&self) {
+        self.set(Filtering::LetGo);
+    }
+
+    /// It has, and frames are through that came before.
+    pub(super) fn has_let_go(&self) -> bool {
+        self.is(Filtering::LetGo)
+    }
+
+    /// It is on its way to the kernel: its device is not to steer for it.
+    pub(super) fn leaves(&self) -> bool {
+        self.is(Filtering::Leaving) || self.is(Filtering::LetGo)
     }
 
     /// Nothing that the engine brings reaches the kernel socket any more.
@@ -238,38 +289,45 @@ impl Moving {
         self.left_at.load(Ordering::Relaxed) != 0
     }
 
-    /// The engine brings a datagram.
+    /// What the engine brings is to be remembered.
     #[inline]
-    pub(super) fn note(&self, record: &Record, length: usize) {
-        if self.remembers.load(Ordering::Relaxed) {
-            self.remember(record, length);
-        }
+    pub(super) fn remembers(&self) -> bool {
+        self.remembers.load(Ordering::Relaxed)
     }
 
-    #[cold]
-    fn remember(&self, record: &Record, length: usize) {
+    fn remember(&self, identity: Identity) {
         if let Some(mut had) = self.had.lock()
             && had.len() < MOST
         {
             // The pieces of a super-frame may be alike.
-            *had.entry(Identity {
-                timestamp: record.timestamp,
-                source: record.source,
-                length,
-            })
-            .or_default() += 1;
+            *had.entry(identity).or_default() += 1;
         }
     }
 
-    fn is_copy(&self, origin: &sock::Origin) -> bool {
+    fn is_copy(&self, fd: RawFd, origin: &sock::Origin) -> bool {
         let Some(source) = origin.source else {
             return false;
         };
-        let identity = Identity {
-            timestamp: origin.timestamp,
-            source,
-            length: origin.length,
+        if self.had.lock().is_none_or(|had| had.is_empty()) {
+            return false;
+        }
+        let length = origin.length;
+        let was_had = |key| {
+            self.was_had(Identity {
+                key,
+                source,
+                length,
+            })
         };
+        was_had(Key::Stamp(origin.timestamp)) || {
+            let mut payload = vec![0; length];
+            sock::peek(fd, &mut payload)
+                .is_ok_and(|read| was_had(Key::of_content(&payload[..read.min(length)])))
+        }
+    }
+
+    /// The engine brought such a one, whose copy has not come yet.
+    fn was_had(&self, identity: Identity) -> bool {
         let Some(mut had) = self.had.lock() else {
             return false;
         };
@@ -286,6 +344,7 @@ impl Moving {
     /// In a forked child: its kernel socket is as it is. No lock is touched, for the
     /// parent's threads may have held it.
     pub(super) fn forget_in_child(&self) {
+        self.by_tap.store(false, Ordering::SeqCst);
         self.remembers.store(false, Ordering::SeqCst);
         self.left_at.store(0, Ordering::SeqCst);
         self.set(Filtering::Settled);
@@ -323,11 +382,107 @@ impl UdpSocket {
         }
     }
 
+    /// The engine brings a datagram: the kernel socket may have a copy.
+    #[cold]
+    pub(super) fn remember(&self, record: &Record, payload: &[u8]) {
+        let key = if !self.core.steers(record.ifindex) {
+            Key::Stamp(record.timestamp)
+        } else if self.is_shared(record) {
+            Key::of_content(payload)
+        } else {
+            return;
+        };
+        self.moving.remember(Identity {
+            key,
+            source: record.source,
+            length: payload.len(),
+        });
+    }
+
+    /// It leaves before its kernel socket is empty: what that holds of before the engine had the
+    /// socket gets its place in the queue, between what is older and what is younger.
+    pub(super) fn absorb(&self, port: u16) {
+        let Some(_turn) = self.moving.turn.lock() else {
+            return;
+        };
+        let mut held = Queue::unlimited();
+        let end = sock::take_all(self.fd(), |taken, payload| {
+            let copy = self.moving.was_had(Identity {
+                key: Key::of_content(payload),
+                source: taken.source,
+                length: payload.len(),
+            });
+            if !copy {
+                let record = Record {
+                    source: taken.source,
+                    destination: SocketAddrV4::new(taken.destination, port),
+                    ifindex: taken.ifindex,
+                    ttl: taken.ttl,
+                    tos: taken.tos,
+                    timestamp: taken.timestamp,
+                    asked: self.asked(),
+                    drops: self.drops(),
+                };
+                held.push(&record, payload);
+            }
+        });
+        if end != Errno::AGAIN {
+            self.leave_error(end);
+        }
+        if !held.is_empty() {
+            let number = self.moving.steered_from.load(Ordering::Relaxed);
+            self.insert_queued(number, held);
+        }
+    }
+
+    /// Without a tap: one side has everything that is older than what the other has.
+    fn next_steered<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        peek: bool,
+        arriving: bool,
+    ) -> Next {
+        loop {
+            self.empty_rings();
+            let leaves = self.moving.leaves();
+            let first = leaves
+                || !arriving
+                || self.front_is_before(self.moving.steered_from.load(Ordering::Relaxed));
+            if first && let Some(result) = self.pop(call, peek) {
+                return Next::Result(result);
+            }
+            if leaves {
+                // The last of the engine's may be on its way.
+                return Next::Nothing;
+            }
+            let origin = match sock::peek_origin(fd) {
+                Ok(origin) => origin,
+                Err(Errno::AGAIN) if self.moving.frames_under_way() => return Next::Nothing,
+                Err(Errno::AGAIN) => match self.pop(call, peek) {
+                    Some(result) => return Next::Result(result),
+                    None => return self.nothing_moving(arriving),
+                },
+                Err(e) => return Next::Result(Err(e)),
+            };
+            // Its copy is in the ring at the latest now.
+            self.empty_rings();
+            if self.moving.is_copy(fd, &origin) {
+                sock::discard(fd);
+            } else if let Some(result) = self.kernel_now(call) {
+                return Next::Result(result);
+            }
+        }
+    }
+
     fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool, arriving: bool) -> Next {
         let Some(_turn) = self.moving.turn.lock() else {
             // A signal handler above this very call: Linux would give it the next one, too.
             return Next::Result(self.ask_kernel(call, fd, 0));
         };
+        if !self.moving.by_tap.load(Ordering::SeqCst) {
+            return self.next_steered(fd, call, peek, arriving);
+        }
         loop {
             // What the rings hold before the kernel is looked at comes before what it gets.
             self.empty_rings();
@@ -343,19 +498,12 @@ impl UdpSocket {
             };
             // Its copy is in the ring at the latest now.
             self.empty_rings();
-            if self.moving.is_copy(&origin) {
+            if self.moving.is_copy(fd, &origin) {
                 sock::discard(fd);
                 continue;
             }
-            // A device that steers began to bring when the kernel had got its last; and
-            // without a tap on the host frames get no time stamp in the kernel.
-            let older_here = if self.moving.remembers.load(Ordering::Relaxed) {
-                self.front_timestamp()
-                    .is_some_and(|here| here < origin.timestamp)
-            } else {
-                self.front_is_before(self.moving.steered_from.load(Ordering::Relaxed))
-            };
-            let result = if older_here {
+            let here = self.front_timestamp();
+            let result = if here.is_some_and(|here| here < origin.timestamp) {
                 self.pop(call, peek)
             } else {
                 self.kernel_now(call)
@@ -364,6 +512,35 @@ impl UdpSocket {
                 return Next::Result(result);
             }
         }
+    }
+
+    /// After a grace period of an arrival: the filter comes; true: there is another one to
+    /// wait for before the move is over.
+    pub(super) fn arrived(
+        &self,
+        control: &mut Control,
+        directory: &Directory,
+    ) -> Result<bool, Reason> {
+        if self.moving.is(Filtering::Filtered) {
+            self.moving.filtered();
+        }
+        if !self.moving.frames_under_way() {
+            return Ok(false);
+        }
+        let Some(attached) = directory.sockets.find(self) else {
+            return Ok(false);
+        };
+        let shadow = self
+            .core
+            .shadow_for(directory, &attached.wants, attached.mask);
+        let refuses = shadow.refuses();
+        self.set_shadow(control, shadow)?;
+        self.moving.set(if refuses {
+            Filtering::Filtered
+        } else {
+            Filtering::Settled
+        });
+        Ok(refuses)
     }
 
     fn nothing_moving(&self, arriving: bool) -> Next {

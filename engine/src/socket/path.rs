@@ -82,6 +82,8 @@ pub struct RingState {
     pub(super) steered: Vec<Flow>,
     /// The device was told to take every port.
     pub(super) every_port: bool,
+    /// Its device stays as it is for the moment.
+    pub(super) held: bool,
     beaten: Beaten,
 }
 
@@ -183,6 +185,7 @@ impl Ring {
                 sharing: Sharing::default(),
                 steered: Vec::new(),
                 every_port: false,
+                held: false,
                 beaten: Beaten::NONE,
             }),
             polls: AtomicU64::new(0),

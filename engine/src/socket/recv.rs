@@ -8,6 +8,7 @@ use crate::ring::{Limit, Record, Spin, Turn};
 use crate::sys::defer;
 use crate::sys::event::{self, Event, SignalHold};
 use crate::sys::leave::Kept;
+use smallvec::SmallVec;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +17,6 @@ use std::sync::atomic::Ordering;
 const BURST: usize = 32;
 /// Looks at the rings' heads between two full turns of a spinning call.
 const GLANCES: u32 = 16;
-/// How long a non-blocking caller may be told "nothing" without a look at the kernel, in
-/// ticks of the time stamp counter: some microseconds on any machine of today.
-const LOOK_TICKS: u64 = 40_000;
 /// Sleep without a wake-up descriptor (none could be had): looked at this often.
 const BLIND_NAP: u64 = 1_000_000;
 
@@ -89,7 +87,7 @@ impl Drop for KernelReader<'_> {
 struct Sleeper<'a> {
     socket: &'a UdpSocket,
     waker: Option<Arc<Event>>,
-    set: Vec<libc::pollfd>,
+    set: SmallVec<[libc::pollfd; 8]>,
 }
 
 impl<'a> Sleeper<'a> {
@@ -98,7 +96,7 @@ impl<'a> Sleeper<'a> {
         if let Some(event) = &waker {
             socket.add_waiter(event);
         }
-        let set = Vec::new();
+        let set = SmallVec::new();
         Self { socket, waker, set }
     }
 }
@@ -371,28 +369,16 @@ impl UdpSocket {
     /// A non-blocking call found nothing: does the kernel have something?
     #[inline(never)]
     fn recv_miss<R: Receive>(&self, fd: RawFd, call: &mut R) -> Result<usize, Errno> {
-        let look = &self.kernel_look;
-        let misses = look.misses.load(Ordering::Relaxed) + 1;
-        look.misses.store(misses, Ordering::Relaxed);
-        let epoch = self.core.kernel_epoch();
-        let now = event::ticks();
-        let ratio = self.core.tuning.rx_kernel_every;
-        let due = ratio != 0 && misses >= ratio
-            || look.hint.load(Ordering::Relaxed)
-            || look.epoch.load(Ordering::Relaxed) != epoch
-            || now.wrapping_sub(look.ticks.load(Ordering::Relaxed)) > LOOK_TICKS;
-        if !due {
+        if !self.look_due() {
             self.stats.rx.eagain.add(1);
             return Err(Errno::AGAIN);
         }
-        look.misses.store(0, Ordering::Relaxed);
-        look.hint.store(false, Ordering::Relaxed);
-        look.epoch.store(epoch, Ordering::Relaxed);
+        self.begin_look();
         let result = self.ask_kernel(call, fd, libc::MSG_DONTWAIT);
-        look.ticks.store(event::ticks(), Ordering::Relaxed);
+        self.looked();
         self.count_kernel(result);
-        if result.is_ok() {
-            look.hint.store(true, Ordering::Relaxed);
+        if result != Err(Errno::AGAIN) {
+            self.hint_kernel();
         }
         result
     }
@@ -411,7 +397,7 @@ impl UdpSocket {
         };
         let mut spin = Kept::new(Spin::new(
             limit,
-            tuning.rx_kernel_every,
+            self.kernel_every(),
             timeout,
             timeout.is_none(),
             tuning.cores,
@@ -434,8 +420,12 @@ impl UdpSocket {
                 self.glance();
             }
             match spin.turn() {
-                Turn::Again => {}
-                Turn::Kernel => {
+                Turn::Again if !self.kernel_told() => {
+                    if spin.is_long() && blocked.is_none() {
+                        *blocked = Some(Blocked::begin(self));
+                    }
+                }
+                Turn::Again | Turn::Kernel => {
                     blocked.get_or_insert_with(|| Blocked::begin(self));
                     if let Some(result) = self.kernel_now(call) {
                         return result;
@@ -490,10 +480,12 @@ impl UdpSocket {
 
     /// Asks the kernel socket once; None: it has nothing.
     pub(super) fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
+        self.begin_look();
         let result = self.ask_kernel(call, self.fd(), libc::MSG_DONTWAIT);
         if result == Err(Errno::AGAIN) {
             return None;
         }
+        self.hint_kernel();
         self.count_kernel(result);
         Some(result)
     }
@@ -514,7 +506,8 @@ impl UdpSocket {
             Ok(())
         } else {
             let Sleeper { waker, set, .. } = &mut *sleeper;
-            *set = self.core.sleep_set(self.ring_mask(), waker.as_deref());
+            self.core
+                .sleep_set(self.ring_mask(), waker.as_deref(), |fd| set.push(fd));
             set.push(libc::pollfd {
                 fd: self.fd(),
                 events: libc::POLLIN,

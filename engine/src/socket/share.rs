@@ -102,6 +102,13 @@ pub(super) struct Shadow {
     pub(super) shared: Vec<Shared>,
 }
 
+impl Shadow {
+    /// There is something in it.
+    pub(super) fn refuses(&self) -> bool {
+        !self.taps.is_empty() || !self.shared.is_empty()
+    }
+}
+
 impl UdpSocket {
     /// Makes our filter on the kernel socket this one. Nothing to refuse: no filter.
     pub(super) fn set_shadow(&self, control: &mut Control, shadow: Shadow) -> Result<(), Reason> {
@@ -110,8 +117,7 @@ impl UdpSocket {
         {
             return Ok(());
         }
-        let refuses = !shadow.taps.is_empty() || !shadow.shared.is_empty();
-        if refuses {
+        if shadow.refuses() {
             let program = bpf::shadow(&shadow.taps, shadow.multicast_only, &shadow.shared);
             bpf::attach(self.fd(), &program).map_err(|_| Reason::NoResources)?;
             self.shared.lock().clone_from(&shadow.shared);
@@ -228,7 +234,8 @@ impl Core {
             return Sharing::of(policy, Subscribers::default());
         }
         let inodes = directory.sockets.attached().map(|a| a.inode);
-        let own: Vec<u64> = inodes.chain(new.map(|n| n.1)).collect();
+        let coming = directory.coming.iter().flatten().copied();
+        let own: Vec<u64> = inodes.chain(coming).chain(new.map(|n| n.1)).collect();
         let lists = self.host_sockets.get_or_init(|| {
             // Not /proc/net, which is the namespace of the process' first thread.
             [c"/proc/thread-self/net/udp", c"/proc/thread-self/net/udp6"]

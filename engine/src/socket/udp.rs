@@ -10,7 +10,9 @@ use super::io::{Datagram, Delivery, Receive, wanted};
 use super::migrate::Habits;
 use super::moving::Moving;
 use super::path::{Direct, record};
+use super::route::patient;
 use super::send::TxCache;
+use super::told::KernelLook;
 use crate::error::{Errno, Reason};
 use crate::ring::{Lock, Queue, Record};
 use crate::stats::layout::SocketBlock;
@@ -123,16 +125,6 @@ pub struct UdpSocket {
     pub(super) habits: Habits,
     /// Counters.
     pub stats: &'static SocketBlock,
-}
-
-/// When the kernel side was last looked at by a non-blocking call.
-#[derive(Debug, Default)]
-pub(super) struct KernelLook {
-    pub(super) ticks: AtomicU64,
-    pub(super) epoch: AtomicU64,
-    pub(super) misses: AtomicU32,
-    /// poll, select or epoll has said that the kernel side is readable.
-    pub(super) hint: AtomicBool,
 }
 
 impl std::fmt::Debug for UdpSocket {
@@ -346,11 +338,6 @@ impl UdpSocket {
         self.stats.tx.packets.get()
     }
 
-    /// poll and its kin have found the kernel side ready: the next receive looks there.
-    pub fn hint_kernel(&self) {
-        self.kernel_look.hint.store(true, Ordering::Relaxed);
-    }
-
     /// A datagram for this socket, from a ring, under the ring's lock.
     #[inline(always)]
     pub(super) fn accept<D: Direct>(&self, record: &Record, payload: &[u8], direct: &mut D) {
@@ -414,15 +401,18 @@ impl UdpSocket {
     /// The kernel socket, which refuses nothing any more, got this datagram as well.
     #[cold]
     fn kernel_has(&self, record: &Record) -> bool {
+        !self.core.steers(record.ifindex) || self.is_shared(record)
+    }
+
+    /// A device that steers lets a copy through.
+    pub(super) fn is_shared(&self, record: &Record) -> bool {
         let group = *record.destination.ip();
-        let shared = || {
-            // Held elsewhere only while the list is replaced.
-            self.shared.try_lock().is_some_and(|list| {
+        // Held elsewhere only while the list is replaced.
+        group.is_multicast()
+            && patient(&self.shared).is_some_and(|list| {
                 list.iter()
                     .any(|s| s.ifindex == record.ifindex && s.group == group)
             })
-        };
-        !self.core.steers(record.ifindex) || group.is_multicast() && shared()
     }
 
     /// Datagrams that found its queue full.
@@ -433,7 +423,7 @@ impl UdpSocket {
 
     /// What Linux prepares for a datagram before it queues it: what is asked for then.
     #[inline]
-    fn asked(&self) -> u8 {
+    pub(super) fn asked(&self) -> u8 {
         const STAMPS: u32 = wanted::TIMESTAMP | wanted::TIMESTAMPNS | wanted::TIMESTAMPING;
         let wanted = self.wanted.load(Ordering::Relaxed);
         let bit = |asked: bool, bit| if asked { bit } else { 0 };
@@ -449,7 +439,9 @@ impl UdpSocket {
 
     #[inline]
     fn enqueue(&self, record: &Record, payload: &[u8]) {
-        self.moving.note(record, payload.len());
+        if self.moving.remembers() {
+            self.remember(record, payload);
+        }
         let record = &Record {
             asked: self.asked(),
             drops: self.drops(),
@@ -555,6 +547,14 @@ impl UdpSocket {
     pub(super) fn queue_end(&self) -> u64 {
         let queue = self.queue.lock();
         queue.map_or(0, |q| q.front_number() + q.len() as u64)
+    }
+
+    /// Puts datagrams before the one with this number.
+    pub(super) fn insert_queued(&self, number: u64, others: Queue) {
+        if let Some(mut queue) = self.queue.lock() {
+            queue.insert(number, others);
+            self.queued.store(queue.len(), Ordering::Release);
+        }
     }
 
     /// There is a queued datagram, with a number below this.

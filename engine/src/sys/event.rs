@@ -232,13 +232,23 @@ impl Event {
     }
 }
 
-/// An epoll instance that tells of errors on sockets, each once (EPOLLERR, edge).
+/// What a [`KernelWatch`] has seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The number under which it was added.
+    pub id: u64,
+    /// There is an error.
+    pub error: bool,
+}
+
+/// An epoll instance that tells of kernel sockets that have something, each arrival once
+/// (edge).
 #[derive(Debug)]
-pub struct ErrorWatch {
+pub struct KernelWatch {
     fd: Handle,
 }
 
-impl ErrorWatch {
+impl KernelWatch {
     /// Opens it.
     ///
     /// # Errors
@@ -256,23 +266,35 @@ impl ErrorWatch {
         })
     }
 
-    /// Watches a socket; the kernel takes it out when it is closed.
-    pub fn add(&self, socket: RawFd) {
+    /// Watches a socket for errors and, if it `reads`, for datagrams; the kernel takes it out
+    /// when it is closed. What it has already is told, too.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC.
+    pub fn add(&self, socket: RawFd, id: u64, reads: bool) -> Result<(), Errno> {
+        let reads = if reads { libc::EPOLLIN } else { 0 };
         let wanted = libc::epoll_event {
-            events: libc::EPOLLET as u32,
-            u64: socket as u64,
+            events: (reads | libc::EPOLLET) as u32,
+            u64: id,
         };
         let at = std::ptr::from_ref(&wanted) as usize;
-        // EEXIST: watched already.
-        let _ = epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, at);
+        epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_ADD, socket, at).map(drop)
     }
 
-    /// Calls `visit` with every socket that has an error.
-    pub fn each(&self, mut visit: impl FnMut(RawFd)) {
+    /// Ends what [`Self::add`] began, under the same number.
+    pub fn remove(&self, socket: RawFd) {
+        let _ = epoll_ctl(self.fd.as_raw_fd(), libc::EPOLL_CTL_DEL, socket, 0);
+    }
+
+    /// Calls `visit` with every socket that has something new.
+    pub fn each(&self, mut visit: impl FnMut(Seen)) {
         let mut out = [libc::epoll_event { events: 0, u64: 0 }; 16];
         while let Ok(n) = epoll_wait(self.fd.as_raw_fd(), &mut out, Some(0)) {
             for event in &out[..n] {
-                visit(event.u64 as RawFd);
+                visit(Seen {
+                    id: event.u64,
+                    error: event.events & libc::EPOLLERR as u32 != 0,
+                });
             }
             if n < out.len() {
                 return;

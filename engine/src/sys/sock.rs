@@ -346,58 +346,182 @@ pub fn peek_origin(fd: RawFd) -> Result<Origin, Errno> {
     origin
 }
 
-fn peek_stamped(fd: RawFd) -> Result<Origin, Errno> {
-    const HEADER: usize = size_of::<libc::cmsghdr>();
-    let mut name = [0u8; 28];
-    let mut control = [0u64; 64];
-    let mut message = libc::msghdr {
-        msg_name: name.as_mut_ptr().cast(),
-        msg_namelen: name.len() as u32,
-        msg_iov: std::ptr::null_mut(),
-        msg_iovlen: 0,
-        msg_control: control.as_mut_ptr().cast(),
-        msg_controllen: size_of_val(&control),
-        msg_flags: 0,
-    };
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    let message_at = std::ptr::from_mut(&mut message) as usize;
-    let length = call(
-        libc::SYS_recvmsg,
-        [fd as usize, message_at, flags as usize, 0, 0, 0],
-    )?;
-    let mut control_bytes = [0u8; 512];
-    for (to, from) in control_bytes.chunks_exact_mut(8).zip(control) {
-        to.copy_from_slice(&from.to_ne_bytes());
-    }
-    let mut rest = &control_bytes[..message.msg_controllen.min(512)];
-    let mut timestamp = 0;
-    let word = |bytes: &[u8], at: usize| {
-        let eight = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
-        eight.map_or(0, u64::from_ne_bytes)
-    };
-    while rest.len() >= HEADER {
-        let size = word(rest, 0) as usize;
-        let kind = word(rest, 8);
-        let wanted = u64::from(libc::SOL_SOCKET as u32) | (libc::SO_TIMESTAMPNS as u64) << 32;
-        if kind == wanted && size >= HEADER + 16 {
-            timestamp = word(rest, HEADER) * 1_000_000_000 + word(rest, HEADER + 8);
+/// The payload at the head of a socket's queue.
+///
+/// # Errors
+/// As [`peek_origin`].
+pub fn peek(fd: RawFd, payload: &mut [u8]) -> Result<usize, Errno> {
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    let (at, length) = (payload.as_mut_ptr() as usize, payload.len());
+    call(
+        libc::SYS_recvfrom,
+        [fd as usize, at, length, flags as usize, 0, 0],
+    )
+}
+
+/// A message with what the kernel says of it.
+struct Message {
+    length: usize,
+    source: Option<std::net::SocketAddrV4>,
+    control: [u8; 512],
+    controls: usize,
+}
+
+impl Message {
+    fn receive(fd: RawFd, flags: i32, payload: &mut [u8]) -> Result<Self, Errno> {
+        let mut name = [0u8; 28];
+        let mut control = [0u64; 64];
+        let mut part = libc::iovec {
+            iov_base: payload.as_mut_ptr().cast(),
+            iov_len: payload.len(),
+        };
+        let mut message = libc::msghdr {
+            msg_name: name.as_mut_ptr().cast(),
+            msg_namelen: name.len() as u32,
+            msg_iov: &raw mut part,
+            msg_iovlen: 1,
+            msg_control: control.as_mut_ptr().cast(),
+            msg_controllen: size_of_val(&control),
+            msg_flags: 0,
+        };
+        let flags = flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC;
+        let message_at = std::ptr::from_mut(&mut message) as usize;
+        let length = call(
+            libc::SYS_recvmsg,
+            [fd as usize, message_at, flags as usize, 0, 0, 0],
+        )?;
+        let mut bytes = [0u8; 512];
+        for (to, from) in bytes.chunks_exact_mut(8).zip(control) {
+            to.copy_from_slice(&from.to_ne_bytes());
         }
-        let next = size.max(HEADER).next_multiple_of(8);
-        rest = rest.get(next..).unwrap_or(&[]);
+        let source = match parse_sockaddr(&name[..(message.msg_namelen as usize).min(28)]) {
+            Some(std::net::SocketAddr::V4(v4)) => Some(v4),
+            Some(std::net::SocketAddr::V6(v6)) => v6
+                .ip()
+                .to_ipv4_mapped()
+                .map(|ip| std::net::SocketAddrV4::new(ip, v6.port())),
+            None => None,
+        };
+        Ok(Self {
+            length,
+            source,
+            control: bytes,
+            controls: message.msg_controllen.min(512),
+        })
     }
-    let source = match parse_sockaddr(&name[..(message.msg_namelen as usize).min(28)]) {
-        Some(std::net::SocketAddr::V4(v4)) => Some(v4),
-        Some(std::net::SocketAddr::V6(v6)) => v6
-            .ip()
-            .to_ipv4_mapped()
-            .map(|ip| std::net::SocketAddrV4::new(ip, v6.port())),
-        None => None,
-    };
+
+    /// The contents of a control message.
+    fn find(&self, level: i32, kind: i32) -> Option<&[u8]> {
+        const HEADER: usize = size_of::<libc::cmsghdr>();
+        let wanted = u64::from(level as u32) | u64::from(kind as u32) << 32;
+        let mut rest = &self.control[..self.controls];
+        while rest.len() >= HEADER {
+            let size = (word(rest, 0) as usize).max(HEADER);
+            if word(rest, 8) == wanted {
+                return rest.get(HEADER..size);
+            }
+            rest = rest.get(size.next_multiple_of(8)..).unwrap_or(&[]);
+        }
+        None
+    }
+
+    fn timestamp(&self) -> u64 {
+        self.find(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
+            .map_or(0, |time| word(time, 0) * 1_000_000_000 + word(time, 8))
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let eight = bytes.get(at..at + 8).and_then(|b| b.try_into().ok());
+    eight.map_or(0, u64::from_ne_bytes)
+}
+
+fn peek_stamped(fd: RawFd) -> Result<Origin, Errno> {
+    let message = Message::receive(fd, libc::MSG_PEEK, &mut [])?;
     Ok(Origin {
-        timestamp,
-        source,
-        length,
+        timestamp: message.timestamp(),
+        source: message.source,
+        length: message.length,
     })
+}
+
+/// A datagram taken from a kernel socket.
+#[derive(Debug)]
+pub struct Taken {
+    /// Sender.
+    pub source: std::net::SocketAddrV4,
+    /// Destination address of the IP header.
+    pub destination: std::net::Ipv4Addr,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Time to live.
+    pub ttl: u8,
+    /// Type of service.
+    pub tos: u8,
+    /// Receive time (CLOCK_REALTIME, ns).
+    pub timestamp: u64,
+}
+
+/// Options that [`take_all`] turns on.
+const TOLD: [(i32, i32); 4] = [
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+];
+
+/// Takes what is queued on a kernel socket, up to the first that did not come by IPv4. The
+/// options of the socket are as before afterwards. Why it ended: an error that waited on the
+/// socket, which has it no more, or EAGAIN.
+pub fn take_all(fd: RawFd, mut visit: impl FnMut(&Taken, &[u8])) -> Errno {
+    let microseconds = get_int(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP).unwrap_or(0);
+    let off: Vec<_> = TOLD
+        .into_iter()
+        .filter(|(level, name)| get_int(fd, *level, *name) == Ok(0))
+        .collect();
+    for (level, name) in &off {
+        let _ = set(fd, *level, *name, &1i32);
+    }
+    let mut payload = vec![0; 1 << 16];
+    let next = |payload: &mut [u8]| match Message::receive(fd, libc::MSG_PEEK, &mut [])? {
+        Message { source: None, .. } => Err(Errno::AGAIN),
+        _ => Message::receive(fd, 0, payload),
+    };
+    let end = loop {
+        let message = match next(&mut payload) {
+            Ok(message) => message,
+            Err(e) => break e,
+        };
+        let Some(source) = message.source else {
+            continue;
+        };
+        let info = message.find(libc::IPPROTO_IP, libc::IP_PKTINFO);
+        let info = info.unwrap_or(&[]);
+        let four = |at: usize| {
+            let bytes = info.get(at..at + 4).and_then(|b| b.try_into().ok());
+            bytes.unwrap_or([0u8; 4])
+        };
+        let first = |name| {
+            let found = message.find(libc::IPPROTO_IP, name);
+            found.and_then(|b| b.first().copied()).unwrap_or(0)
+        };
+        let taken = Taken {
+            source,
+            destination: four(8).into(),
+            ifindex: u32::from_ne_bytes(four(0)),
+            ttl: first(libc::IP_TTL),
+            tos: first(libc::IP_TOS),
+            timestamp: message.timestamp(),
+        };
+        visit(&taken, &payload[..message.length.min(payload.len())]);
+    };
+    for (level, name) in &off {
+        let _ = set(fd, *level, *name, &0i32);
+    }
+    if microseconds != 0 {
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1i32);
+    }
+    end
 }
 
 /// Drops the datagram at the head of a socket's queue.
