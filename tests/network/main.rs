@@ -12,4 +12,5 @@ mod pieces;
 mod programs;
 mod rings;
 mod sent;
+mod siblings;
 mod vlan;

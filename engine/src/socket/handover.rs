@@ -66,7 +66,8 @@ impl UdpSocket {
             Err(reason) => {
                 // Before any call can begin to wait in the kernel, where it would keep the
                 // socket from coming back.
-                let parked = control.stays.is_none() && comes_back(reason);
+                let was = directory.sockets.find(self).is_some() || self.awaits_engine();
+                let parked = control.stays.is_none() && comes_back(reason, was);
                 self.parked.store(parked, Ordering::Release);
                 self.detach(control, directory);
                 let sends = self.rings_to_send(control, directory, reason);
@@ -328,6 +329,7 @@ impl UdpSocket {
     /// Before rings bring anything: calls know that the kernel socket's comes first.
     fn begin_arriving(&self, mask: u64, shadow: &Shadow) -> Result<(), Reason> {
         let any_tap = self.core.any_tap(mask);
+        let _turn = self.moving.turn();
         self.moving.begin_arriving(any_tap, self.queue_end());
         self.shared.lock().clone_from(&shadow.shared);
         if any_tap {
@@ -383,8 +385,11 @@ impl UdpSocket {
                 ring.drain(WHOLE_RING);
             }
         }
-        self.moving.begin_leaving(self.core.any_tap(mask));
-        self.set_mode(Mode::CatchingUp);
+        {
+            let _turn = self.moving.turn();
+            self.moving.begin_leaving(self.core.any_tap(mask));
+            self.set_mode(Mode::CatchingUp);
+        }
         // What the tap showed before that must not pass where the filter was. The
         // next image of an exec remembers nothing, and a link that is down brings nothing.
         let brings = |r: &Ring| r.delivery == Delivery::Tap && !r.dead.load(Ordering::Relaxed);
@@ -422,15 +427,18 @@ impl UdpSocket {
         self.shared.lock().clear();
         self.set_rings(0);
         self.unwatch_kernel();
-        if closes {
-            self.moving.end();
-        } else {
-            self.moving.left();
+        {
+            let _turn = self.moving.turn();
+            if closes {
+                self.moving.end();
+            } else {
+                self.moving.left();
+            }
+            if self.cutoff.get() == 0 {
+                self.cutoff.set(clock::realtime());
+            }
+            self.set_mode(Mode::Kernel);
         }
-        if self.cutoff.get() == 0 {
-            self.cutoff.set(clock::realtime());
-        }
-        self.set_mode(Mode::Kernel);
         self.stats.life.handovers.add(1);
         self.wake();
     }
@@ -564,6 +572,7 @@ impl UdpSocket {
         control.stays = Some(Reason::NotBound);
         self.reconcile(&mut control);
         self.leave_transmit(&mut control);
+        self.unwatch_kernel();
         drop(control);
         self.core.publisher.release_socket(self.stats);
         member
@@ -583,7 +592,7 @@ impl UdpSocket {
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {
         let unbound = reason == Some(Reason::NotBound) && control.stays.is_none();
-        let parked = control.stays.is_none() && reason.is_some_and(comes_back);
+        let parked = reason.is_some() && self.parked.load(Ordering::Acquire);
         let was = self.unbound.swap(unbound, Ordering::AcqRel);
         let was = self.parked.swap(parked, Ordering::AcqRel) || was;
         if was && !unbound && !parked {
@@ -606,8 +615,13 @@ impl UdpSocket {
 }
 
 /// The kernel has it for a while only: calls wait where they see it come back.
-fn comes_back(reason: Reason) -> bool {
-    matches!(reason, Reason::NoLink | Reason::DeviceFailed)
+/// `was`: it has had it from the engine.
+fn comes_back(reason: Reason, was: bool) -> bool {
+    match reason {
+        Reason::NoLink | Reason::DeviceFailed => true,
+        Reason::InterfaceDown | Reason::NoAddress | Reason::OtherInterface => was,
+        _ => false,
+    }
 }
 
 fn is_bound(fd: RawFd) -> bool {

@@ -22,7 +22,7 @@ use super::udp::{Mode, UdpSocket};
 use crate::clock;
 use crate::device::Delivery;
 use crate::error::{Errno, Reason};
-use crate::ring::{Lock, Queue, Record};
+use crate::ring::{Guard, Lock, Queue, Record};
 use crate::sys::event::{self, Event};
 use crate::sys::mutex::Mutex;
 use crate::sys::sock;
@@ -226,6 +226,12 @@ enum Next {
 }
 
 impl Moving {
+    /// While it is held no call looks at the kernel socket, and none is in the middle of
+    /// that: where a datagram comes from may change. None: this thread's call is, below a handler.
+    pub(super) fn turn(&self) -> Option<Guard<'_, ()>> {
+        self.turn.lock()
+    }
+
     fn is(&self, state: Filtering) -> bool {
         self.filtering.load(Ordering::SeqCst) == state as u8
     }
@@ -370,8 +376,7 @@ impl UdpSocket {
         call: &mut R,
         peek: bool,
     ) -> Option<Result<usize, Errno>> {
-        let arriving = self.mode() == Mode::CatchingUp;
-        match self.next_moving(fd, call, peek, arriving) {
+        match self.next_moving(fd, call, peek) {
             Next::Result(result) => Some(result),
             Next::Nothing => Some(Err(Errno::AGAIN)),
             Next::Over => {
@@ -402,7 +407,7 @@ impl UdpSocket {
     /// It leaves before its kernel socket is empty: what that holds of before the engine had the
     /// socket gets its place in the queue, between what is older and what is younger.
     pub(super) fn absorb(&self, port: u16) {
-        let Some(_turn) = self.moving.turn.lock() else {
+        let Some(_turn) = self.moving.turn() else {
             return;
         };
         let mut held = Queue::unlimited();
@@ -469,17 +474,18 @@ impl UdpSocket {
             self.empty_rings();
             if self.moving.is_copy(fd, &origin) {
                 sock::discard(fd);
-            } else if let Some(result) = self.kernel_now(call) {
+            } else if let Some(result) = self.look_in_kernel(call) {
                 return Next::Result(result);
             }
         }
     }
 
-    fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool, arriving: bool) -> Next {
-        let Some(_turn) = self.moving.turn.lock() else {
+    fn next_moving<R: Receive>(&self, fd: RawFd, call: &mut R, peek: bool) -> Next {
+        let Some(_turn) = self.moving.turn() else {
             // A signal handler above this very call: Linux would give it the next one, too.
             return Next::Result(self.ask_kernel(call, fd, 0));
         };
+        let arriving = self.mode() == Mode::CatchingUp;
         if !self.moving.by_tap.load(Ordering::SeqCst) {
             return self.next_steered(fd, call, peek, arriving);
         }
@@ -506,7 +512,7 @@ impl UdpSocket {
             let result = if here.is_some_and(|here| here < origin.timestamp) {
                 self.pop(call, peek)
             } else {
-                self.kernel_now(call)
+                self.look_in_kernel(call)
             };
             if let Some(result) = result {
                 return Next::Result(result);

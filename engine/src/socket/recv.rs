@@ -205,7 +205,7 @@ impl UdpSocket {
         match early {
             Early::Done(count) => Ok(count),
             Early::Failed(errno) => Err(errno),
-            Early::Nothing if self.takes_now() => self.recv_empty(fd, call, flags, false),
+            Early::Nothing if self.takes_now() => self.recv_empty(call, flags, false),
             Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags),
         }
     }
@@ -236,18 +236,12 @@ impl UdpSocket {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        self.recv_empty(fd, call, flags, busy)
+        self.recv_empty(call, flags, busy)
     }
 
     /// The rings brought the call nothing. `busy`: some were not looked at.
     #[inline(never)]
-    fn recv_empty<R: Receive>(
-        &self,
-        fd: RawFd,
-        call: &mut R,
-        flags: i32,
-        busy: bool,
-    ) -> Result<usize, Errno> {
+    fn recv_empty<R: Receive>(&self, call: &mut R, flags: i32, busy: bool) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
         let waits = self.waits(flags);
         if busy && !waits {
@@ -263,7 +257,7 @@ impl UdpSocket {
         if waits {
             self.recv_wait(call, peek)
         } else {
-            self.recv_miss(fd, call)
+            self.recv_miss(call)
         }
     }
 
@@ -340,7 +334,7 @@ impl UdpSocket {
         let mut blocked = Kept::new(Blocked::begin(self));
         let _blocked = blocked.arm();
         loop {
-            if let Some(result) = self.kernel_now(call) {
+            if let Some(result) = self.kernel_now(call, Mode::Kernel) {
                 return result;
             }
             if self.mode() != Mode::Kernel || !self.awaits_engine() {
@@ -368,19 +362,17 @@ impl UdpSocket {
 
     /// A non-blocking call found nothing: does the kernel have something?
     #[inline(never)]
-    fn recv_miss<R: Receive>(&self, fd: RawFd, call: &mut R) -> Result<usize, Errno> {
+    fn recv_miss<R: Receive>(&self, call: &mut R) -> Result<usize, Errno> {
         if !self.look_due() {
             self.stats.rx.eagain.add(1);
             return Err(Errno::AGAIN);
         }
-        self.begin_look();
-        let result = self.ask_kernel(call, fd, libc::MSG_DONTWAIT);
+        let result = self.kernel_now(call, Mode::Engine);
         self.looked();
-        self.count_kernel(result);
-        if result != Err(Errno::AGAIN) {
-            self.hint_kernel();
-        }
-        result
+        result.unwrap_or_else(|| {
+            self.stats.rx_os.eagain.add(1);
+            Err(Errno::AGAIN)
+        })
     }
 
     /// Spins, then sleeps, until something comes.
@@ -427,7 +419,7 @@ impl UdpSocket {
                 }
                 Turn::Again | Turn::Kernel => {
                     blocked.get_or_insert_with(|| Blocked::begin(self));
-                    if let Some(result) = self.kernel_now(call) {
+                    if let Some(result) = self.kernel_now(call, Mode::Engine) {
                         return result;
                     }
                 }
@@ -436,7 +428,7 @@ impl UdpSocket {
                 Turn::Sleep => {
                     blocked.get_or_insert_with(|| Blocked::begin(self));
                     self.stats.rx.poll_miss.add(1);
-                    if let Some(result) = self.kernel_now(call) {
+                    if let Some(result) = self.kernel_now(call, Mode::Engine) {
                         return result;
                     }
                     self.sleep(&mut spin, Mode::Engine)?;
@@ -479,7 +471,17 @@ impl UdpSocket {
     }
 
     /// Asks the kernel socket once; None: it has nothing.
-    pub(super) fn kernel_now<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
+    /// Not if it is another's by now than `mode` says: the next look at that decides.
+    fn kernel_now<R: Receive>(&self, call: &mut R, mode: Mode) -> Option<Result<usize, Errno>> {
+        let _turn = self.moving.turn();
+        if self.mode() != mode {
+            return None;
+        }
+        self.look_in_kernel(call)
+    }
+
+    /// The same for one who has the turn.
+    pub(super) fn look_in_kernel<R: Receive>(&self, call: &mut R) -> Option<Result<usize, Errno>> {
         self.begin_look();
         let result = self.ask_kernel(call, self.fd(), libc::MSG_DONTWAIT);
         if result == Err(Errno::AGAIN) {

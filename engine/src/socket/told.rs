@@ -207,8 +207,10 @@ impl UdpSocket {
             let id = std::ptr::from_ref(self) as u64;
             told.sockets.lock().remove(&id);
         }
-        self.hint_kernel(); // for calls that spin
-        told.epoch.fetch_add(1, Ordering::Release);
+        if fd >= 0 {
+            self.hint_kernel(); // for calls that spin
+            told.epoch.fetch_add(1, Ordering::Release);
+        }
     }
 }
 
