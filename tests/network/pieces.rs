@@ -23,7 +23,7 @@ tests::scenes! { "pieces":
     to_a_group rx 2 tx 0;
     first_piece_before_the_bind rx 2 tx 0;
     last_piece_before_the_bind rx 2 tx 0;
-    across_a_close rx 2 tx 0;
+    across_a_close rx 1 tx 0;
     across_a_connect rx 2 tx 0;
     many_unfinished rx 2 tx 0;
 }
