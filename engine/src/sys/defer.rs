@@ -226,6 +226,11 @@ pub fn breathe() {
     }
 }
 
+/// The program's own mask blocks these: they stay pending until that changes.
+pub(super) fn leave_blocked(mask: u64) {
+    thread().blocked.fetch_and(!mask, Ordering::Relaxed);
+}
+
 fn change_mask(how: i32, set: u64) {
     let args = [how as usize, std::ptr::from_ref(&set).addr(), 0, 8, 0, 0];
     // SAFETY: an eight-byte set that outlives the call; no old one is asked for.

@@ -1,5 +1,6 @@
 //! Sleeping and waking: ppoll(2), eventfd(2), signal masks, membarrier(2).
 
+use super::defer;
 use super::handle::Handle;
 use super::raw::syscall6;
 use crate::error::Errno;
@@ -374,6 +375,7 @@ impl SignalMask {
     /// Sets it.
     #[must_use]
     pub fn set(mask: u64) -> Self {
+        defer::breathe();
         Self {
             old: sigprocmask(libc::SIG_SETMASK, mask),
         }
@@ -382,7 +384,10 @@ impl SignalMask {
 
 impl Drop for SignalMask {
     fn drop(&mut self) {
+        // What was let in and put off runs by this mask, not after it.
+        defer::breathe();
         sigprocmask(libc::SIG_SETMASK, self.old);
+        defer::leave_blocked(self.old);
     }
 }
 
