@@ -104,17 +104,33 @@ fn wait_longer<S: Set>(core: &Core, set: &mut S, how: How, first: bool) -> Resul
         };
     }
     let tuning = &core.tuning;
-    let limit = match tuning.select_poll {
-        -1 => Limit::Never,
-        us => Limit::Time(us.max(0) as u64 * 1000),
-    };
     // With nothing of the program's own in the set its sockets are told, as in a plain receive.
     let every = if set.has_foreign() {
         tuning.select_kernel_every
     } else {
         tuning.rx_kernel_every
     };
-    let _mask = how.mask.map(SignalMask::set);
+    let mask = how.mask.map(SignalMask::set);
+    let result = wait_spinning(core, set, how, every, quiet);
+    if mask.is_some() && result.is_err() {
+        // What it failed for runs by this mask.
+        defer::breathe();
+    }
+    result
+}
+
+fn wait_spinning<S: Set>(
+    core: &Core,
+    set: &mut S,
+    how: How,
+    every: u32,
+    mut quiet: u64,
+) -> Result<usize, Errno> {
+    let tuning = &core.tuning;
+    let limit = match tuning.select_poll {
+        -1 => Limit::Never,
+        us => Limit::Time(us.max(0) as u64 * 1000),
+    };
     let mut spin = Kept::new(Spin::new(limit, every, how.timeout, false, tuning.cores));
     let mut spin = spin.arm();
     let mut sleeping = limit == Limit::Time(0) || set.ring_mask() == 0;

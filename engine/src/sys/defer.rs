@@ -175,9 +175,11 @@ fn end_slowly() {
     }
     let before = thread.state.fetch_and(!WAITING, Ordering::Relaxed);
     if before & WAITING != 0 {
-        let set = thread.blocked.swap(0, Ordering::Relaxed);
-        // The handlers run before this returns; one that jumps out leaves nothing behind.
+        let set = thread.blocked.load(Ordering::Relaxed);
+        // The handlers run before this returns; one that jumps out leaves nothing behind, for
+        // the first that begins settles.
         change_mask(libc::SIG_UNBLOCK, set);
+        thread.blocked.fetch_and(!set, Ordering::Relaxed);
     }
     if before & ASYNCHRONOUS != 0 {
         set_cancel_type(CANCEL_ASYNCHRONOUS);
@@ -218,6 +220,37 @@ impl Drop for Open {
     }
 }
 
+/// What was put off, at the beginning and the end of a time with another mask in a scope.
+#[derive(Debug)]
+pub(super) struct Masked {
+    /// The program's own mask before.
+    old: u64,
+    /// Put off before, and kept out by the mask: it waits until the old one is back.
+    late: u64,
+}
+
+/// `old` is what the mask was until now that every signal is blocked, `mask` the next one;
+/// with what to set.
+pub(super) fn mask_begins(old: u64, mask: u64) -> (Masked, u64) {
+    let ours = thread().blocked.load(Ordering::Relaxed);
+    let late = ours & mask;
+    thread().blocked.fetch_and(!late, Ordering::Relaxed);
+    let old = old & !ours;
+    (Masked { old, late }, mask | ours)
+}
+
+/// All is blocked again: what only the other mask let in, and had no time to run, stays
+/// pending, as after a ppoll(2) that found something. With what to set.
+pub(super) fn mask_ends(masked: &Masked) -> u64 {
+    let thread = thread();
+    let ours = thread.blocked.load(Ordering::Relaxed) & !masked.old | masked.late;
+    thread.blocked.store(ours, Ordering::Relaxed);
+    if ours != 0 {
+        thread.state.fetch_or(WAITING, Ordering::Relaxed);
+    }
+    masked.old | ours
+}
+
 /// Runs the handlers that were put off so far: for a call that spins.
 #[inline]
 pub fn breathe() {
@@ -226,9 +259,39 @@ pub fn breathe() {
     }
 }
 
-/// The program's own mask blocks these: they stay pending until that changes.
-pub(super) fn leave_blocked(mask: u64) {
-    thread().blocked.fetch_and(!mask, Ordering::Relaxed);
+/// A handler of `signal` begins outside, with `context`.
+#[inline]
+pub(super) fn settle(signal: i32, context: usize) {
+    if thread().blocked.load(Ordering::Relaxed) != 0 {
+        settle_slowly(signal, context);
+    }
+}
+
+/// It came between the end of a scope and the unblocking of what was put off in it: it must
+/// not return to a mask with these, nor run under them unless its action says so.
+#[cold]
+#[inline(never)]
+fn settle_slowly(signal: i32, context: usize) {
+    let thread = thread();
+    thread.state.fetch_and(!WAITING, Ordering::Relaxed);
+    let set = thread.blocked.swap(0, Ordering::Relaxed);
+    // SAFETY: the frame that this handler returns by.
+    let mask = unsafe { frame_mask(context) };
+    *mask &= !set;
+    let meanwhile = super::signal::blocked_meanwhile(signal);
+    change_mask(libc::SIG_UNBLOCK, set & !meanwhile);
+}
+
+/// The signal mask that a handler returns to.
+///
+/// # Safety
+/// `context` is what the kernel gave to a handler of this thread that still runs.
+unsafe fn frame_mask<'a>(context: usize) -> &'a mut u64 {
+    let context = std::ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context);
+    // SAFETY: the frame is alive, and this thread's alone.
+    let mask = unsafe { &raw mut (*context).uc_sigmask };
+    // SAFETY: the kernel's 64 bits are the first of libc's larger set.
+    unsafe { &mut *mask.cast::<u64>() }
 }
 
 fn change_mask(how: i32, set: u64) {
@@ -266,12 +329,8 @@ pub(super) fn put_off(signal: i32, info: usize, context: usize) -> bool {
     }
     thread.blocked.fetch_or(bit, Ordering::Relaxed);
     thread.state.fetch_or(WAITING, Ordering::Relaxed);
-    let context = std::ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context);
-    // SAFETY: the frame that this handler returns by, this thread's alone.
-    let mask = unsafe { &raw mut (*context).uc_sigmask };
-    // SAFETY: the kernel's 64 bits are the first of libc's larger set.
-    let mask = unsafe { &mut *mask.cast::<u64>() };
-    *mask |= bit;
+    // SAFETY: the frame that this handler returns by.
+    *unsafe { frame_mask(context) } |= bit;
     true
 }
 
@@ -321,6 +380,7 @@ pub fn interrupted(errno: Errno) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::event::SignalMask;
     use crate::sys::signal;
     use std::sync::atomic::AtomicI32;
 
@@ -334,38 +394,122 @@ mod tests {
         SEEN.fetch_add(1 + value.sival_ptr.addr() as i32, Ordering::SeqCst);
     }
 
-    fn queue(value: usize) {
+    fn handle(signal: i32, action: usize, flags: i32) {
+        // SAFETY: all-zero is an action.
+        let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
+        new.sa_sigaction = action;
+        new.sa_flags = libc::SA_SIGINFO | flags;
+        // SAFETY: a handler that only uses atomics and scopes.
+        unsafe { libc::sigaction(signal, &raw const new, std::ptr::null_mut()) };
+        signal::adopt_all();
+    }
+
+    fn queue(signal: i32, value: usize) {
         let value = libc::sigval {
             sival_ptr: std::ptr::without_provenance_mut(value),
         };
         // SAFETY: takes nothing.
         let me = unsafe { libc::pthread_self() };
         // SAFETY: a live thread, this one.
-        unsafe { libc::pthread_sigqueue(me, libc::SIGRTMIN(), value) };
+        unsafe { libc::pthread_sigqueue(me, signal, value) };
+    }
+
+    /// What the thread's mask blocks.
+    fn blocked_now() -> u64 {
+        let mut now = 0u64;
+        let args = [0, 0, std::ptr::from_mut(&mut now).addr(), 8, 0, 0];
+        // SAFETY: an eight-byte set that outlives the call.
+        unsafe { syscall6(libc::SYS_rt_sigprocmask, args) }.unwrap();
+        now
     }
 
     #[test]
     fn a_handler_waits_for_the_outermost_scope() {
-        // SAFETY: all-zero is an action.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        action.sa_sigaction = handler as extern "C" fn(i32, *const libc::siginfo_t) as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-        // SAFETY: a handler that only adds to an atomic.
-        unsafe { libc::sigaction(libc::SIGRTMIN(), &raw const action, std::ptr::null_mut()) };
-        signal::adopt_all();
+        let signal = libc::SIGRTMIN();
+        let action = handler as extern "C" fn(i32, *const libc::siginfo_t) as usize;
+        handle(signal, action, libc::SA_NODEFER);
         let outer = enter();
         let inner = enter();
-        queue(10);
-        queue(100);
+        queue(signal, 10);
+        queue(signal, 100);
         drop(inner);
         assert_eq!(SEEN.load(Ordering::SeqCst), 0);
         drop(open());
         assert_eq!(SEEN.load(Ordering::SeqCst), 112, "real-time signals queue");
-        queue(1000);
+        queue(signal, 1000);
         assert_eq!(SEEN.load(Ordering::SeqCst), 112, "the scope goes on");
         drop(outer);
         assert_eq!(SEEN.load(Ordering::SeqCst), 1113);
-        queue(10_000);
+        queue(signal, 10_000);
         assert_eq!(SEEN.load(Ordering::SeqCst), 11_114);
+    }
+
+    static MASKED: AtomicI32 = AtomicI32::new(0);
+
+    extern "C" fn count_masked(_: i32) {
+        MASKED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn what_another_mask_let_in_too_late_stays_pending() {
+        let signal = libc::SIGRTMIN() + 1;
+        let bit = 1u64 << (signal - 1);
+        handle(signal, count_masked as extern "C" fn(i32) as usize, 0);
+        change_mask(libc::SIG_BLOCK, bit);
+        let scope = enter();
+        let mask = SignalMask::set(0);
+        queue(signal, 0);
+        drop(mask);
+        drop(scope);
+        assert_eq!(MASKED.load(Ordering::SeqCst), 0);
+        assert_eq!(blocked_now() & bit, bit);
+        let scope = enter();
+        let mask = SignalMask::set(0);
+        breathe();
+        assert_eq!(MASKED.load(Ordering::SeqCst), 1, "it was not lost");
+        drop(mask);
+        drop(scope);
+        change_mask(libc::SIG_UNBLOCK, bit);
+        // The program does not block it, the mask of a call does.
+        let scope = enter();
+        queue(signal, 0);
+        let (masked, now) = mask_begins(blocked_now(), bit);
+        assert_eq!(now & bit, bit);
+        breathe();
+        assert_eq!(MASKED.load(Ordering::SeqCst), 1);
+        assert_eq!(mask_ends(&masked) & bit, bit);
+        drop(scope);
+        assert_eq!(MASKED.load(Ordering::SeqCst), 2);
+        assert_eq!(blocked_now() & bit, 0);
+    }
+
+    static ORDER: AtomicU64 = AtomicU64::new(0);
+
+    extern "C" fn first(_: i32) {
+        ORDER.store(ORDER.load(Ordering::SeqCst) * 10 + 1, Ordering::SeqCst);
+    }
+
+    /// A handler that makes a call of ours.
+    extern "C" fn second(_: i32) {
+        drop(enter());
+        ORDER.store(ORDER.load(Ordering::SeqCst) * 10 + 2, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_handler_between_a_scope_and_its_end_leaves_nothing_blocked() {
+        let (one, two) = (libc::SIGRTMIN() + 2, libc::SIGRTMIN() + 3);
+        let bit = 1u64 << (one - 1);
+        handle(one, first as extern "C" fn(i32) as usize, 0);
+        handle(two, second as extern "C" fn(i32) as usize, 0);
+        let scope = enter();
+        queue(one, 0);
+        scope.keep();
+        // As the end of a scope, but for what follows.
+        thread().state.fetch_sub(1, Ordering::Relaxed);
+        queue(two, 0);
+        assert_eq!(blocked_now() & bit, 0);
+        end_slowly();
+        assert_eq!(ORDER.load(Ordering::SeqCst), 12);
+        assert_eq!(blocked_now() & bit, 0);
     }
 }

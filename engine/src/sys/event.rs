@@ -367,27 +367,25 @@ impl Drop for SignalHold {
 
 /// Another signal mask for a while, as ppoll and its kin have it.
 #[derive(Debug)]
-pub struct SignalMask {
-    old: u64,
-}
+pub struct SignalMask(defer::Masked);
 
 impl SignalMask {
     /// Sets it.
     #[must_use]
     pub fn set(mask: u64) -> Self {
         defer::breathe();
-        Self {
-            old: sigprocmask(libc::SIG_SETMASK, mask),
-        }
+        // Held back, so that what is put off now is told from what the mask lets in.
+        let before = sigprocmask(libc::SIG_BLOCK, !SYNCHRONOUS);
+        let (masked, now) = defer::mask_begins(before, mask);
+        sigprocmask(libc::SIG_SETMASK, now);
+        Self(masked)
     }
 }
 
 impl Drop for SignalMask {
     fn drop(&mut self) {
-        // What was let in and put off runs by this mask, not after it.
-        defer::breathe();
-        sigprocmask(libc::SIG_SETMASK, self.old);
-        defer::leave_blocked(self.old);
+        sigprocmask(libc::SIG_BLOCK, !SYNCHRONOUS);
+        sigprocmask(libc::SIG_SETMASK, defer::mask_ends(&self.0));
     }
 }
 

@@ -85,6 +85,7 @@ extern "C" fn enter(signal: i32, info: usize, context: usize) {
     if defer::put_off(signal, info, context) {
         return;
     }
+    defer::settle(signal, context);
     let index = signal as usize % SIGNALS;
     let handler = HANDLERS[index].load(Ordering::Acquire);
     let flags = FLAGS[index].load(Ordering::Relaxed);
@@ -103,6 +104,17 @@ extern "C" fn enter(signal: i32, info: usize, context: usize) {
         // argument does not look at the others.
         let call: extern "C" fn(i32, usize, usize) = unsafe { std::mem::transmute(handler) };
         call(signal, info, context);
+    }
+}
+
+/// What is blocked while a handler runs, beside what was before.
+pub(super) fn blocked_meanwhile(signal: i32) -> u64 {
+    let mut now = Action::default();
+    let _ = rt_sigaction(signal, None, &mut now);
+    if now.flags & libc::SA_NODEFER as u64 != 0 {
+        now.mask
+    } else {
+        now.mask | 1 << (signal - 1)
     }
 }
 
