@@ -214,7 +214,8 @@ impl Stack {
 
     /// After fork, in the parent.
     pub fn fork_parent(&self) {
-        if let Some(state) = self.forking.lock().take() {
+        let state = self.forking.lock().take();
+        if let Some(state) = state {
             state.end_parent();
         }
     }
@@ -223,7 +224,9 @@ impl Stack {
     /// first use, and the engine starts anew when it is needed.
     pub fn fork_child(&self) {
         let Some(core) = self.current() else { return };
-        if let Some(state) = self.forking.lock().take() {
+        // No guard of this lock may outlive the count of them, which begins anew.
+        let state = self.forking.lock().take();
+        if let Some(state) = state {
             state.end_child();
         }
         self.core.store(std::ptr::null_mut(), Ordering::Release);

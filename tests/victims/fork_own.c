@@ -1,4 +1,4 @@
-/* A child that was forked from an accelerated parent opens sockets of its own. */
+/* A child that was forked from an accelerated parent opens sockets of its own, and forks. */
 #include "common.h"
 
 int main(void)
@@ -22,6 +22,19 @@ int main(void)
 		CALL(sendto(own, "from the child", 14, 0, SA(to)));
 		peer_recv(1000);
 		report();
+		fflush(stdout);
+		sleep_ms(200);
+		int64_t start = now_us();
+		pid_t grandchild = fork();
+		if (grandchild == 0) {
+			say_recv("grandchild", own, MSG_DONTWAIT);
+			fflush(stdout);
+			_exit(3);
+		}
+		int status;
+		MUST(waitpid(grandchild, &status, 0));
+		say("grandchild ended %#x, %s", status,
+		    now_us() - start < 2000000 ? "at once" : "late");
 		fflush(stdout);
 		_exit(0);
 	}
