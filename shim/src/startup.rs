@@ -16,7 +16,7 @@ use crate::{banner, guard, process};
 use engine::config::{self, BannerMode, Config, Opt, TraceLevel};
 use engine::stack::Stack;
 use engine::sys::fd::move_high;
-use engine::sys::{event, leave};
+use engine::sys::{defer, event, leave};
 use once_cell::sync::OnceCell;
 use std::ffi::CString;
 use std::io::Write;
@@ -263,6 +263,7 @@ pub(crate) fn release() {
 
 /// The destructor: the process that started the engine takes it down.
 pub(crate) fn unload() {
+    let _scope = defer::enter();
     if let Some(stack) = running()
         && process::is_own()
     {
