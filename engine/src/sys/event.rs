@@ -415,6 +415,17 @@ pub fn yield_now() {
     let _ = unsafe { syscall6(libc::SYS_sched_yield, [0; 6]) };
 }
 
+/// For a loop that waits for another thread, which may have no core for as long as this one
+/// runs (a real-time priority): first yields, then naps. `turns` begins with 0.
+pub fn give_way(turns: &mut u32) {
+    *turns += 1;
+    if *turns < 100 {
+        yield_now();
+    } else {
+        let _ = ppoll(&mut [], Some(20_000), None);
+    }
+}
+
 /// Thread id, as ps(1) shows it.
 #[must_use]
 pub fn thread_id() -> u32 {

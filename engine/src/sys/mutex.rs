@@ -9,10 +9,12 @@
 //! Source: futex(2); Drepper, "Futexes are tricky", mutex2.
 
 use super::defer;
-use super::event::yield_now;
+use super::event::give_way;
 use super::raw::{syscall6, thread_pointer};
+use crate::clock::{self, Nanos};
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -20,6 +22,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 static GATE: AtomicUsize = AtomicUsize::new(0);
 /// Threads that hold a lock or wait for one.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
+/// Threads that wait until the gate is open.
+static OUTSIDE: AtomicU32 = AtomicU32::new(0);
 
 /// Looks at a taken lock before its waiter sleeps.
 const TURNS: u32 = 100;
@@ -34,16 +38,24 @@ fn begin() {
     }
     let me = thread_pointer();
     let open = || matches!(GATE.load(Ordering::SeqCst), gate if gate == 0 || gate == me);
-    loop {
+    let enter = || {
         if open() {
             INSIDE.fetch_add(1, Ordering::SeqCst);
             // Pairs with `quiesce`: the gate first, the count then.
             if open() {
-                return;
+                return true;
             }
             INSIDE.fetch_sub(1, Ordering::SeqCst);
         }
-        yield_now();
+        false
+    };
+    if !enter() {
+        OUTSIDE.fetch_add(1, Ordering::SeqCst);
+        let mut turns = 0;
+        while !enter() {
+            give_way(&mut turns);
+        }
+        OUTSIDE.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -62,36 +74,56 @@ pub struct Quiet {
     outermost: bool,
 }
 
-/// How long it is waited behind a closed gate, in turns. Whoever has a lock may wait for one of
-/// the data path, and who has that may wait at the gate: then all go on for a while.
-const PATIENCE: u32 = 200;
+/// How long it is waited behind a closed gate. Whoever has a lock may wait for one of the data
+/// path, and who has that may wait at the gate: then all go on for a while. But who has a lock
+/// may also be long about it, so it is longer each time.
+const PATIENCE: Nanos = 2_000_000;
+/// How long those who waited at the gate have to come in. They take far less.
+const OPEN: Nanos = 100_000_000;
+
+/// Waits until the count is 0; false: not within the time.
+fn until_none(count: &AtomicU32, time: Nanos) -> bool {
+    let end = clock::monotonic() + time;
+    let mut turns = 0;
+    loop {
+        if count.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        if clock::monotonic() > end {
+            return false;
+        }
+        give_way(&mut turns);
+    }
+}
 
 /// Before a fork. The calling thread holds no lock.
 #[must_use]
 pub fn quiesce() -> Quiet {
     let me = thread_pointer();
+    let mut patience = PATIENCE;
+    let mut turns = 0;
     loop {
         match GATE.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => {
-                for _ in 0..PATIENCE {
-                    if INSIDE.load(Ordering::SeqCst) == 0 {
-                        return Quiet { outermost: true };
-                    }
-                    yield_now();
+                if until_none(&INSIDE, patience) {
+                    return Quiet { outermost: true };
                 }
+                patience = patience.saturating_mul(2);
                 GATE.store(0, Ordering::SeqCst);
+                let _ = until_none(&OUTSIDE, OPEN);
             }
             Err(owner) if owner == me => return Quiet { outermost: false },
-            Err(_) => {}
+            Err(_) => give_way(&mut turns),
         }
-        yield_now();
     }
 }
 
 impl Quiet {
-    /// In the child: whoever was on the way in is not there.
+    /// In the child: whoever was on the way in is not there. The calling thread holds no lock.
     pub fn end_in_child(self) {
+        debug_assert_eq!(defer::thread().mutexes.load(Ordering::Relaxed), 0);
         INSIDE.store(0, Ordering::SeqCst);
+        OUTSIDE.store(0, Ordering::SeqCst);
     }
 }
 
@@ -144,14 +176,14 @@ impl<T> Mutex<T> {
         if !self.take() {
             self.wait();
         }
-        MutexGuard { lock: self }
+        MutexGuard::new(self)
     }
 
     /// Takes it if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         begin();
         if self.take() {
-            return Some(MutexGuard { lock: self });
+            return Some(MutexGuard::new(self));
         }
         end();
         None
@@ -190,11 +222,31 @@ impl<T: ?Sized> fmt::Debug for Mutex<T> {
     }
 }
 
+/// Keeps a guard in its thread, which counts it.
+type OneThread = PhantomData<*const ()>;
+
 /// The right to use a mutex's value.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     lock: &'a Mutex<T>,
+    _thread: OneThread,
 }
+
+impl<'a, T> MutexGuard<'a, T> {
+    fn new(lock: &'a Mutex<T>) -> Self {
+        Self {
+            lock,
+            _thread: PhantomData,
+        }
+    }
+}
+
+// SAFETY: by a borrowed guard the value is only read.
+unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for ReadGuard<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for WriteGuard<'_, T> {}
 
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
@@ -248,13 +300,19 @@ impl<T> RwLock<T> {
     /// Waits until nobody writes.
     pub fn read(&self) -> ReadGuard<'_, T> {
         self.enter(|now| (now != WRITER).then(|| now + 1));
-        ReadGuard { lock: self }
+        ReadGuard {
+            lock: self,
+            _thread: PhantomData,
+        }
     }
 
     /// Waits until nobody else uses it.
     pub fn write(&self) -> WriteGuard<'_, T> {
         self.enter(|now| (now == 0).then_some(WRITER));
-        WriteGuard { lock: self }
+        WriteGuard {
+            lock: self,
+            _thread: PhantomData,
+        }
     }
 
     fn enter(&self, next: impl Fn(u32) -> Option<u32>) {
@@ -301,6 +359,7 @@ impl<T> fmt::Debug for RwLock<T> {
 #[derive(Debug)]
 pub struct ReadGuard<'a, T> {
     lock: &'a RwLock<T>,
+    _thread: OneThread,
 }
 
 impl<T> Deref for ReadGuard<'_, T> {
@@ -321,6 +380,7 @@ impl<T> Drop for ReadGuard<'_, T> {
 #[derive(Debug)]
 pub struct WriteGuard<'a, T> {
     lock: &'a RwLock<T>,
+    _thread: OneThread,
 }
 
 impl<T> Deref for WriteGuard<'_, T> {
@@ -347,6 +407,44 @@ impl<T> Drop for WriteGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::event::yield_now;
+    use std::time::{Duration, Instant};
+
+    /// Ambiguous, and so no build, if a guard could go to another thread.
+    const _: () = {
+        trait Stays<Marker> {
+            fn stays() {}
+        }
+        impl<T> Stays<()> for T {}
+        struct Sent;
+        impl<T: Send> Stays<Sent> for T {}
+        let _ = <MutexGuard<'static, ()> as Stays<_>>::stays;
+        let _ = <ReadGuard<'static, ()> as Stays<_>>::stays;
+        let _ = <WriteGuard<'static, ()> as Stays<_>>::stays;
+    };
+
+    /// Some are always inside, and long: a fork has its turn all the same.
+    #[test]
+    fn a_fork_is_not_kept_out() {
+        static DONE: AtomicU32 = AtomicU32::new(0);
+        let end = Instant::now() + Duration::from_secs(3);
+        std::thread::scope(|s| {
+            for more in 0..8 {
+                s.spawn(move || {
+                    let lock = Mutex::new(());
+                    while DONE.load(Ordering::SeqCst) == 0 && Instant::now() < end {
+                        let held = lock.lock();
+                        std::thread::sleep(Duration::from_millis(40 + 7 * more));
+                        drop(held);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            drop(quiesce());
+            assert!(Instant::now() < end);
+            DONE.store(1, Ordering::SeqCst);
+        });
+    }
 
     /// One holds a mutex and waits for a lock of the data path, whose holder waits at the gate.
     #[test]
