@@ -63,6 +63,7 @@ engine! {
     cancel rx 3 tx 0;
     in_handler rx 5 tx 4;
     handler_storm rx 16000 tx 100;
+    pending_limit rx 2 tx 0;
     masks rx 8 tx 0;
     handler_jump rx 40 tx 0;
     dispositions rx 3 tx 0;

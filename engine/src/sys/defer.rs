@@ -33,9 +33,15 @@ pub(super) struct Thread {
     pub(super) mutexes: AtomicU32,
     /// Signals that were put off, as a mask.
     blocked: AtomicU64,
+    /// The signal whose information is kept here, for the kernel could not; 0: none.
+    kept: AtomicU64,
+    information: [AtomicU64; INFORMATION],
 }
 
-const _: () = assert!(size_of::<Thread>() == 24 && offset_of!(Thread, state) == 0);
+/// Words of a siginfo_t.
+const INFORMATION: usize = size_of::<libc::siginfo_t>() / 8;
+
+const _: () = assert!(size_of::<Thread>() == 160 && offset_of!(Thread, state) == 0);
 
 // One word reached by the thread pointer and a fixed distance (the initial-exec model), for
 // the library is loaded with the program: `thread_local!` would call a function.
@@ -45,9 +51,9 @@ std::arch::global_asm!(
     ".globl engine_thread",
     ".hidden engine_thread",
     ".type engine_thread,@object",
-    ".size engine_thread, 24",
+    ".size engine_thread, 160",
     "engine_thread:",
-    ".zero 24",
+    ".zero 160",
     ".popsection",
 );
 
@@ -294,10 +300,85 @@ unsafe fn frame_mask<'a>(context: usize) -> &'a mut u64 {
     unsafe { &mut *mask.cast::<u64>() }
 }
 
-fn change_mask(how: i32, set: u64) {
-    let args = [how as usize, std::ptr::from_ref(&set).addr(), 0, 8, 0, 0];
-    // SAFETY: an eight-byte set that outlives the call; no old one is asked for.
+/// The mask of the time before.
+fn change_mask(how: i32, set: u64) -> u64 {
+    let mut old = 0u64;
+    let new = std::ptr::from_ref(&set).addr();
+    let args = [how as usize, new, (&raw mut old).addr(), 8, 0, 0];
+    // SAFETY: two eight-byte sets that outlive the call.
     let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
+    old
+}
+
+/// Queues a signal for this very thread; `info` is the address of a siginfo_t.
+fn queue(signal: i32, info: usize) -> bool {
+    // SAFETY: no argument is a pointer.
+    let process = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
+    // SAFETY: as above.
+    let me = unsafe { syscall6(libc::SYS_gettid, [0; 6]) };
+    let (process, me) = (process.unwrap_or(0), me.unwrap_or(0));
+    // SAFETY: live, by this private function's callers.
+    unsafe {
+        syscall6(
+            libc::SYS_rt_tgsigqueueinfo,
+            [process, me, signal as usize, info, 0, 0],
+        )
+    }
+    .is_ok()
+}
+
+/// There was no room for a real-time signal with all that it carries (RLIMIT_SIGPENDING). The
+/// kernel takes a bare one even then, as kill(2) sends it: that goes instead, and
+/// [`recall`] gives it what it carried, or the first of several.
+#[cold]
+#[inline(never)]
+fn queue_bare(signal: i32, info: usize) -> bool {
+    let thread = thread();
+    let free = thread
+        .kept
+        .compare_exchange(0, signal as u64, Ordering::Relaxed, Ordering::Relaxed);
+    if free.is_ok() {
+        let info = std::ptr::with_exposed_provenance::<[u64; INFORMATION]>(info);
+        // SAFETY: the siginfo_t that the kernel wrote is of whole words.
+        let words = unsafe { info.read() };
+        for (word, value) in thread.information.iter().zip(words) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+    // SAFETY: all-zero is one, of kill(2) by nobody.
+    let mut bare: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    bare.si_signo = signal;
+    let queued = queue(signal, (&raw mut bare).expose_provenance());
+    if !queued && free.is_ok() {
+        thread.kept.store(0, Ordering::Relaxed);
+    }
+    queued
+}
+
+/// Before a handler runs: a [bare](queue_bare) signal carries again what it carried.
+#[inline]
+pub(super) fn recall(signal: i32, info: usize) {
+    if thread().kept.load(Ordering::Relaxed) == signal as u64 {
+        fill(info);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn fill(info: usize) {
+    let info = std::ptr::with_exposed_provenance_mut::<libc::siginfo_t>(info);
+    // SAFETY: what the kernel has just written for a handler of this thread.
+    let bare = unsafe { &*info };
+    // SAFETY: a signal of kill(2) has a sender, in the same place as any other.
+    if bare.si_code != libc::SI_USER || unsafe { bare.si_pid() } != 0 {
+        return;
+    }
+    let thread = thread();
+    let words = thread.information.each_ref();
+    let words = words.map(|word| word.load(Ordering::Relaxed));
+    // SAFETY: as large, and of whole words.
+    unsafe { info.cast::<[u64; INFORMATION]>().write(words) };
+    thread.kept.store(0, Ordering::Relaxed);
 }
 
 /// A handler is about to run: true if it is put off. `info` and `context` are what the kernel
@@ -309,22 +390,12 @@ pub(super) fn put_off(signal: i32, info: usize, context: usize) -> bool {
     }
     let bit = 1u64 << (signal - 1);
     // With SA_NODEFER it would come back at once.
-    change_mask(libc::SIG_BLOCK, bit);
-    // SAFETY: no argument is a pointer.
-    let process = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
-    // SAFETY: as above.
-    let me = unsafe { syscall6(libc::SYS_gettid, [0; 6]) };
-    let args = [
-        process.unwrap_or(0),
-        me.unwrap_or(0),
-        signal as usize,
-        info,
-        0,
-        0,
-    ];
-    // SAFETY: the information that the kernel has just written on this stack.
-    if unsafe { syscall6(libc::SYS_rt_tgsigqueueinfo, args) }.is_err() {
-        // No room for one more (RLIMIT_SIGPENDING): now, rather than never.
+    let before = change_mask(libc::SIG_BLOCK, bit);
+    if !queue(signal, info) && !queue_bare(signal, info) {
+        // Now, rather than never.
+        if before & bit == 0 {
+            change_mask(libc::SIG_UNBLOCK, bit);
+        }
         return false;
     }
     thread.blocked.fetch_or(bit, Ordering::Relaxed);

@@ -5,12 +5,13 @@
 //! made in a [`super::defer::Scope`] or by its own threads, so nothing ever interrupts one here.
 //! Held across fork, after everything else.
 
-use super::event::yield_now;
+use super::event::give_way;
 use super::raw::thread_pointer;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// To be the global allocator of the library.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Heap;
 struct Locked {
     /// Thread pointer of the holder; 0: free.
     owner: AtomicUsize,
+    /// It is held across a fork, and whole: the owner may use it.
+    forking: AtomicBool,
     heap: UnsafeCell<Dlmalloc>,
 }
 
@@ -27,15 +30,17 @@ unsafe impl Sync for Locked {}
 
 static HEAP: Locked = Locked {
     owner: AtomicUsize::new(0),
+    forking: AtomicBool::new(false),
     heap: UnsafeCell::new(Dlmalloc::new()),
 };
 
 /// Looks at a taken heap before the core is given away.
-const TURNS: u32 = 200;
+const SPINS: u32 = 200;
 
-/// Waits for the heap. False: the thread has it already, around a fork.
+/// Waits for the heap. False: the thread has it already.
 fn take() -> bool {
     let me = thread_pointer();
+    let mut spins = 0;
     let mut turns = 0;
     loop {
         match HEAP
@@ -44,33 +49,37 @@ fn take() -> bool {
         {
             Ok(_) => return true,
             Err(owner) if owner == me => return false,
-            Err(_) => turns += 1,
+            Err(_) if spins < SPINS => spins += 1,
+            Err(_) => give_way(&mut turns),
         }
-        if turns % TURNS == 0 {
-            yield_now();
-        } else {
-            std::hint::spin_loop();
-        }
+        std::hint::spin_loop();
     }
 }
 
-fn with<R>(work: impl FnOnce(&mut Dlmalloc) -> R) -> R {
+/// None: the thread is in the middle of another operation. No handler comes there, except one
+/// that nobody can put off; it does without.
+fn with<R>(work: impl FnOnce(&mut Dlmalloc) -> R) -> Option<R> {
     let taken = take();
-    // SAFETY: this thread is the owner, and no handler runs on it meanwhile.
+    if !taken && !HEAP.forking.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: this thread is the owner, and in no other operation.
     let result = work(unsafe { &mut *HEAP.heap.get() });
     if taken {
         HEAP.owner.store(0, Ordering::Release);
     }
-    result
+    Some(result)
 }
 
 /// Before fork: no other thread is in the heap until [`release`].
 pub fn hold() {
     let _ = take();
+    HEAP.forking.store(true, Ordering::Relaxed);
 }
 
 /// After it, on both sides.
 pub fn release() {
+    HEAP.forking.store(false, Ordering::Relaxed);
     HEAP.owner.store(0, Ordering::Release);
 }
 
@@ -78,22 +87,23 @@ pub fn release() {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: any size and any power of two.
-        with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) })
+        with(|heap| unsafe { heap.malloc(layout.size(), layout.align()) }).unwrap_or(null_mut())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) })
+        with(|heap| unsafe { heap.calloc(layout.size(), layout.align()) }).unwrap_or(null_mut())
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         // SAFETY: a block of this heap, by the caller's promise.
-        with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) })
+        let _ = with(|heap| unsafe { heap.free(at, layout.size(), layout.align()) });
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         with(|heap| unsafe { heap.realloc(at, layout.size(), layout.align(), size) })
+            .unwrap_or(null_mut())
     }
 }
 
@@ -131,5 +141,8 @@ mod tests {
         // SAFETY: from above.
         unsafe { Heap.dealloc(at, layout) };
         release();
+        // SAFETY: not of size 0.
+        let within = with(|_| unsafe { Heap.alloc(layout) }.is_null());
+        assert_eq!(within, Some(true), "no operation in the middle of another");
     }
 }

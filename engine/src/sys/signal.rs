@@ -86,6 +86,7 @@ extern "C" fn enter(signal: i32, info: usize, context: usize) {
         return;
     }
     defer::settle(signal, context);
+    defer::recall(signal, info);
     let index = signal as usize % SIGNALS;
     let handler = HANDLERS[index].load(Ordering::Acquire);
     let flags = FLAGS[index].load(Ordering::Relaxed);
