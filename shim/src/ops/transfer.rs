@@ -119,16 +119,24 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
     let Some(mut call) = call else {
         return Verdict::PassThrough;
     };
-    let mut found = Kept::new(FDS.get(fd));
-    let found = found.arm();
-    let result = match found.as_deref() {
-        Some(Held {
-            object: Object::Udp(socket),
-            ..
-        }) => receive_from(socket, fd, &mut call),
-        _ => return Verdict::PassThrough,
+    let Some(found) = FDS.get(fd) else {
+        return Verdict::PassThrough;
     };
-    match result {
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    let flags = call.flags();
+    let early = socket.recv_early(&mut call, flags);
+    if let Early::Done(count) = early {
+        return Verdict::Handled(count);
+    }
+    let waits = socket.waits(flags);
+    let mut found = Kept::new(found);
+    let found = found.arm_if(waits);
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    match socket.recv(fd, &mut call, flags, early) {
         Err(Errno(libc::ENOTSOCK)) => forget(fd),
         result => result.into(),
     }
@@ -143,13 +151,13 @@ pub(crate) fn receive_many(
     flags: c_int,
     timeout: &mut Option<u64>,
 ) -> Verdict {
-    let mut found = Kept::new(FDS.get(fd));
-    let found = found.arm();
-    let Some(Held {
-        object: Object::Udp(socket),
-        ..
-    }) = found.as_deref()
-    else {
+    let Some(found) = FDS.get(fd) else {
+        return Verdict::PassThrough;
+    };
+    let waits = matches!(&found.object, Object::Udp(socket) if socket.waits(flags));
+    let mut found = Kept::new(found);
+    let found = found.arm_if(waits);
+    let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
     let start = if timeout.is_some() {
