@@ -6,8 +6,8 @@
 //!
 //! Of glibc's double-underscore aliases only those are here that programs import: the
 //! fortified twins, and `__poll`, `__read`, `__write`, `__close`, which old libraries use.
-//! Functions that an older libc lacks (close_range, closefrom, epoll_pwait2, execveat) are
-//! looked up with care: without them the system call is made.
+//! Functions that an older libc lacks (close_range, closefrom, epoll_pwait2, execveat) work
+//! without it: the system call is made.
 
 mod fd;
 mod number;

@@ -70,6 +70,18 @@ int main(void)
 	second = (struct timespec){0, 20000000};
 	CALL(syscall(SYS_ppoll, &p, 1, &second, NULL, 8));
 	say("  %ld.%09ld is left", (long)second.tv_sec, second.tv_nsec);
+	/* The kernel does not mind a time-out that it cannot write. */
+	static const struct timespec constant = {0, 20000000};
+	CALL(syscall(SYS_ppoll, &p, 1, &constant, NULL, 8));
+	FD_SET(fd, &set);
+	CALL(syscall(SYS_pselect6, fd + 1, &set, NULL, NULL, &constant, NULL));
+#ifdef __x86_64__
+	static const struct timeval constant_tv = {0, 20000};
+	FD_SET(fd, &set);
+	CALL(syscall(SYS_select, fd + 1, &set, NULL, NULL, &constant_tv));
+#endif
+	second = (struct timespec){0, 0};
+	CALL(syscall(SYS_ppoll, &p, 1, &second, NULL, 8));
 
 	say("numbers");
 	int twin = (int)CALL(syscall(SYS_dup, fd));

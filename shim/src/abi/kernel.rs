@@ -1,11 +1,11 @@
 //! System calls that the operations make themselves, by number: they are neither our
 //! hooks nor libc's wrappers, and leave `errno` alone.
 
-use crate::process::Optional;
+use crate::process::{Optional, Strings};
 use engine::error::Errno;
 use engine::sys::event::engine_threads;
 use engine::sys::raw::syscall6;
-use libc::{c_int, c_long};
+use libc::{c_char, c_int, c_long};
 use std::os::fd::RawFd;
 use std::ptr;
 
@@ -39,11 +39,39 @@ pub(crate) fn close_range(first: u32, last: u32, flags: c_int) -> Result<usize, 
     unsafe { syscall6(libc::SYS_close_range, args) }
 }
 
+/// execveat(2).
+///
+/// # Safety
+/// As the call's: strings that end in a null pointer.
+pub(crate) unsafe fn execveat(
+    directory: RawFd,
+    path: *const c_char,
+    words: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> Result<usize, Errno> {
+    let strings = [path as usize, words as usize, environment as usize];
+    let [path, words, environment] = strings;
+    let args = [arg(directory), path, words, environment, arg(flags), 0];
+    // SAFETY: passed on.
+    unsafe { syscall6(libc::SYS_execveat, args) }
+}
+
 /// getpid(2), never from a cache.
 pub(crate) fn getpid() -> i32 {
     // SAFETY: no memory is involved.
     let pid = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
     pid.ok().and_then(|p| i32::try_from(p).ok()).unwrap_or(-1)
+}
+
+/// Whether a time can be written there. If so the kernel has just written one.
+///
+/// # Safety
+/// `at` is in memory that the kernel may write for the caller, if it can be written.
+pub(crate) unsafe fn takes_time(at: usize) -> bool {
+    let clock = arg(libc::CLOCK_MONOTONIC);
+    // SAFETY: passed on; a place that cannot be written is EFAULT.
+    unsafe { syscall6(libc::SYS_clock_gettime, [clock, at, 0, 0, 0, 0]) }.is_ok()
 }
 
 /// A call with the application's own arguments.

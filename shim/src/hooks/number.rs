@@ -6,10 +6,12 @@
 
 use super::{fd, process, ready, socket, transfer};
 use crate::FDS;
-use crate::abi::wait;
+use crate::abi::{is_nowhere, kernel, wait};
 use crate::process::Optional;
 use engine::clock;
 use engine::ready::Timeout;
+#[cfg(target_arch = "x86_64")]
+use libc::timeval;
 use libc::{c_int, c_long, sigset_t, timespec};
 use std::ptr::with_exposed_provenance_mut as at;
 
@@ -62,19 +64,23 @@ unsafe extern "C" fn by_number(
     })
 }
 
-/// Waits, and writes back what is left of the time-out, as the raw calls do.
+/// Waits, and writes back what is left of the time-out, as the raw calls do: not of none,
+/// and not where nothing can be written.
 ///
 /// # Safety
-/// `limit` is null or a timespec that may be written.
+/// `limit` is null or a timespec, in memory of the caller's.
 unsafe fn timed(limit: *mut timespec, wait: impl FnOnce() -> c_int) -> c_long {
     // SAFETY: passed on.
     let whole: Timeout = unsafe { wait::timespec(limit) }.unwrap_or(None);
     let began = clock::monotonic();
     let result = wait();
-    if let Some(whole) = whole {
+    if let Some(whole @ 1..) = whole {
         let left = whole.saturating_sub(clock::monotonic() - began);
-        // SAFETY: passed on.
-        unsafe { wait::put_timespec(limit, left) };
+        // SAFETY: memory of the caller's.
+        if unsafe { kernel::takes_time(limit as usize) } {
+            // SAFETY: it can be written.
+            unsafe { wait::put_timespec(limit, left) };
+        }
     }
     c_long::from(result)
 }
@@ -87,6 +93,8 @@ macro_rules! numbers {
         fn is_hooked(number: c_long) -> bool {
             match number {
                 $($(#[$attribute])* libc::$number => true,)*
+                #[cfg(target_arch = "x86_64")]
+                libc::SYS_select => true,
                 libc::SYS_ppoll | libc::SYS_pselect6 | libc::SYS_epoll_pwait
                 | libc::SYS_epoll_pwait2 => true,
                 _ => false,
@@ -147,10 +155,9 @@ numbers! {
     SYS_shutdown => socket::shim_shutdown(0, 1);
     SYS_setsockopt => socket::shim_setsockopt(0, 1, 2, (3 ptr), 4);
     SYS_execve => process::shim_execve((0 ptr), (1 ptr), (2 ptr));
+    SYS_execveat => process::shim_execveat(0, (1 ptr), (2 ptr), (3 ptr), 4);
     #[cfg(target_arch = "x86_64")]
     SYS_poll => ready::shim_poll((0 ptr), 1, 2);
-    #[cfg(target_arch = "x86_64")]
-    SYS_select => ready::shim_select(0, (1 ptr), (2 ptr), (3 ptr), (4 ptr));
     #[cfg(target_arch = "x86_64")]
     SYS_epoll_create => ready::shim_epoll_create(0);
     SYS_epoll_create1 => ready::shim_epoll_create1(0);
@@ -159,7 +166,8 @@ numbers! {
     SYS_epoll_wait => ready::shim_epoll_wait(0, (1 ptr), 2, 3);
 }
 
-/// The calls that take a mask and its size. Of another size it is the kernel's to refuse.
+/// The calls that take a mask and its size, or write their time-out. Of another size a mask is
+/// the kernel's to refuse.
 ///
 /// # Safety
 /// As [`by_number`].
@@ -200,6 +208,26 @@ unsafe fn masked(number: c_long, args: Args) -> Option<c_long> {
                 || unsafe { ready::shim_pselect(a as c_int, at(b), at(c), at(d), limit, mask) };
             // SAFETY: as above.
             Some(unsafe { timed(limit, wait) })
+        }
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_select => {
+            let limit: *mut timeval = at(e);
+            // SAFETY: select(2)'s contract with the caller.
+            let select =
+                |limit| unsafe { ready::shim_select(a as c_int, at(b), at(c), at(d), limit) };
+            if is_nowhere(limit) {
+                return Some(c_long::from(select(limit)));
+            }
+            // SAFETY: somewhere, and readable by that contract.
+            let mut left = unsafe { limit.read_unaligned() };
+            let waits = (left.tv_sec, left.tv_usec) != (0, 0);
+            let result = select(&raw mut left);
+            // SAFETY: memory of the caller's.
+            if waits && unsafe { kernel::takes_time(limit as usize) } {
+                // SAFETY: it can be written.
+                unsafe { limit.write_unaligned(left) };
+            }
+            Some(c_long::from(result))
         }
         libc::SYS_epoll_pwait if fits(e, f) => {
             // SAFETY: epoll_pwait(2)'s contract with the caller.

@@ -1,6 +1,7 @@
 //! fork, daemon and the exec family.
 
 use super::hooks;
+use crate::abi::kernel;
 use crate::process::{self, Strings};
 use crate::verdict::Verdict;
 use libc::{c_char, c_int};
@@ -46,6 +47,17 @@ hooks! {
 
     fn fexecve(fd: c_int, words: Strings, environment: Strings) -> c_int = shim_fexecve,
     pass if false => leave();
+}
+
+// The system call itself is all that glibc's execveat (2.34) makes.
+redhook::hook! {
+    unsafe fn execveat(directory: c_int, path: *const c_char, words: Strings,
+        environment: Strings, flags: c_int) -> c_int => shim_execveat {
+        process::before_exec();
+        // SAFETY: execveat(2)'s contract with the caller.
+        let result = unsafe { kernel::execveat(directory, path, words, environment, flags) };
+        Verdict::from(result).or_else(|| -1)
+    }
 }
 
 /// For the variadic ones: gives the sockets back, and says where libc's function is.
