@@ -13,7 +13,10 @@ tests::scenes! { "kin":
     child_sends_parent_receives rx 1 tx 1;
     child_has_its_own rx 1 tx 1;
     parent_ends_first rx 1 tx 1;
+    set_changed_before_fork rx 1 tx 1;
     exec_in_a_stream rx 1 tx 1;
+    execveat_in_a_stream rx 1 tx 1;
+    execveat_by_number rx 1 tx 1;
     exec_sees_no_more_descriptors rx 1 tx 1;
     passed_there_and_back rx 1 tx 1;
     taken_by_pidfd rx 1 tx 1;

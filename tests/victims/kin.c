@@ -209,8 +209,26 @@ static void parent_ends_first(void)
 	MUST(read(done_[0], &byte, 1));
 }
 
+/* A set that nobody has waited on says what is so, in a child as well. */
+static void set_changed_before_fork(void)
+{
+	start();
+	int set = MUST(epoll_create1(EPOLL_CLOEXEC));
+	struct epoll_event want = {.events = EPOLLIN}, got;
+	MUST(epoll_ctl(set, EPOLL_CTL_ADD, fd, &want));
+	peer_send(NEAR, PORT, "before");
+	settle();
+	struct pollfd one = {fd, POLLIN, 0};
+	CALL(poll(&one, 1, 500));
+	take_all("parent", fd);
+	CHILD(struct pollfd p = {set, POLLIN, 0};
+	      CALL(poll(&p, 1, 0));
+	      CALL(epoll_wait(set, &got, 1, 0)));
+	works("parent");
+}
+
 /* The second program goes on where the first one stopped. */
-static void exec_in_a_stream(void)
+static void exec_by(const char *scene, void (*exec)(char *const words[]))
 {
 	char number[16];
 	if (getenv("SECOND")) {
@@ -235,8 +253,39 @@ static void exec_in_a_stream(void)
 	snprintf(number, sizeof number, "%d", fd);
 	setenv("SECOND", number, 1);
 	fflush(stdout);
-	execl("/proc/self/exe", "kin", "exec_in_a_stream", NULL);
-	die("execl");
+	char *const words[] = {"kin", (char *)scene, NULL};
+	exec(words);
+	die("exec");
+}
+
+static void with_execl(char *const words[])
+{
+	execl("/proc/self/exe", words[0], words[1], NULL);
+}
+
+static void with_execveat(char *const words[])
+{
+	execveat(AT_FDCWD, "/proc/self/exe", words, environ, 0);
+}
+
+static void with_number(char *const words[])
+{
+	syscall(SYS_execveat, AT_FDCWD, "/proc/self/exe", words, environ, 0);
+}
+
+static void exec_in_a_stream(void)
+{
+	exec_by("exec_in_a_stream", with_execl);
+}
+
+static void execveat_in_a_stream(void)
+{
+	exec_by("execveat_in_a_stream", with_execveat);
+}
+
+static void execveat_by_number(void)
+{
+	exec_by("execveat_by_number", with_number);
 }
 
 static void exec_sees_no_more_descriptors(void)
@@ -587,7 +636,7 @@ int main(int argc, char **argv)
 	static const struct scene scenes[] = {
 		SCENE(spawned_children), SCENE(child_closes_everything), SCENE(child_closes_its_copy), SCENE(grandchild),
 		SCENE(both_read), SCENE(child_sends_parent_receives), SCENE(child_has_its_own), SCENE(parent_ends_first),
-		SCENE(exec_in_a_stream), SCENE(exec_sees_no_more_descriptors), SCENE(passed_there_and_back),
+		SCENE(set_changed_before_fork), SCENE(exec_in_a_stream), SCENE(execveat_in_a_stream), SCENE(execveat_by_number), SCENE(exec_sees_no_more_descriptors), SCENE(passed_there_and_back),
 		SCENE(taken_by_pidfd), SCENE(shared_table), SCENE(a_user_after_start), SCENE(without_capabilities),
 		SCENE(no_packet_sockets), SCENE(no_netlink), SCENE(no_filters), SCENE(no_eventfd), SCENE(no_membarrier),
 		SCENE(no_raw_icmp), SCENE(refusals_after_start), SCENE(descriptors_run_out),

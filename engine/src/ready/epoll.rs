@@ -509,6 +509,11 @@ impl Epoll {
 
 impl Follower for Epoll {
     fn hold_for_fork(&self) -> bool {
+        if self.kicking.load(Ordering::Relaxed)
+            && let Some(kick) = &*self.kick.lock()
+        {
+            kick.renew();
+        }
         self.members.hold_for_fork()
     }
 

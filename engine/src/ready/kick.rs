@@ -50,6 +50,15 @@ impl Kick {
             socket: Arc::clone(socket),
         })
     }
+
+    /// Before fork: the set is the child's as well, which is not to hear of what was read long
+    /// ago. Whoever waits in the set is still woken by what comes.
+    pub(super) fn renew(&self) {
+        self.event.clear();
+        if self.socket.readable() {
+            self.event.signal();
+        }
+    }
 }
 
 impl Drop for Kick {
