@@ -28,6 +28,8 @@ const NEIGHBOR_REFRESH: u64 = 5_000_000_000;
 const GROUPS_REFRESH: u64 = 200_000_000;
 /// By then the kernel has noted a path MTU whose message our raw socket has had, ns.
 const PATH_NOTED: u64 = 1_000_000;
+/// Messages of path MTUs are looked at no more often, ns: anybody can send them.
+const PATHS_APART: u64 = 10_000_000;
 /// Pause after sockets have been told what their kernel side has, ns: under a stream they
 /// know.
 const TELL_AGAIN: u64 = 200_000;
@@ -258,6 +260,8 @@ struct Control {
     reports: bool,
     /// When routes are to be forgotten once more.
     paths_at: Option<u64>,
+    /// When they were last forgotten for a path's sake.
+    paths_seen: u64,
     told_at: u64,
 }
 
@@ -272,6 +276,7 @@ impl Control {
             looked_at: 0,
             reports: true,
             paths_at: None,
+            paths_seen: 0,
             told_at: 0,
         }
     }
@@ -290,6 +295,8 @@ impl Control {
             let told = self.core.told_fd().filter(|_| tells).unwrap_or(-1);
             let opened = self.core.ring_opened();
             let opened_fd = opened.map_or(-1, Event::raw);
+            let hears = now >= self.paths_seen + PATHS_APART;
+            let paths = self.core.paths.as_ref().filter(|_| hears);
             let claimed = self.core.claimed();
             let claimed_fd = claimed.map_or(-1, Event::raw);
             let mut set = vec![
@@ -297,7 +304,7 @@ impl Control {
                 poll(told),
                 poll(opened_fd),
                 poll(claimed_fd),
-                poll(self.core.paths.as_ref().map_or(-1, PathWatch::raw)),
+                poll(paths.map_or(-1, PathWatch::raw)),
             ];
             let events_at = set.len();
             set.extend(self.core.event_fds().map(poll));
@@ -358,6 +365,7 @@ impl Control {
             watch.clear();
             self.core.routes_changed();
             self.paths_at = Some(now + PATH_NOTED);
+            self.paths_seen = now;
         }
     }
 
@@ -367,6 +375,9 @@ impl Control {
         let soon = busy || self.reports;
         let mut timeout = if soon { UNPOLLED } else { self.next_upkeep() };
         if let Some(left) = (self.told_at + TELL_AGAIN).checked_sub(now) {
+            timeout = timeout.min(left);
+        }
+        if let Some(left) = (self.paths_seen + PATHS_APART).checked_sub(now) {
             timeout = timeout.min(left);
         }
         if self.core.has_shareable() {

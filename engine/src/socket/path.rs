@@ -10,11 +10,13 @@ use super::groups::HostGroups;
 use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
+use crate::clock;
 use crate::device::{Closed, Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
 use crate::ring::{Lock, Record};
 use crate::stats::layout::RingBlock;
 use crate::sys::mutex::Mutex;
+use crate::sys::sock;
 use crate::wire::{Checksum, ETHERNET_LEN, Parsed, Plain, Reassembler, UdpFrame, parse};
 use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -30,6 +32,9 @@ const TTL: usize = ETHERNET_LEN + 8;
 /// Unfinished datagrams: Linux's ipfrag_high_thresh, 4 MiB.
 pub(super) const REASSEMBLY_BYTES: usize = 4 << 20;
 pub(super) const REASSEMBLY_DATAGRAMS: usize = 1024;
+
+/// A carrier is believed in for so long, ns.
+const CARRIER_HOLDS: u64 = 1_000_000;
 
 /// A budget that empties any ring: more frames than it has slots.
 pub(super) const WHOLE_RING: usize = 1 << 16;
@@ -122,6 +127,8 @@ pub struct Ring {
     loopback: bool,
     pub(super) event_fd: AtomicI32,
     pub(super) health: AtomicU8,
+    /// When the kernel last said that there is a carrier, by the monotonic clock.
+    carrier_at: AtomicU64,
 }
 
 /// How a ring's device is, by its own reports.
@@ -195,6 +202,7 @@ impl Ring {
             loopback: interface.loopback,
             event_fd: AtomicI32::new(-1),
             health: AtomicU8::new(Health::Good as u8),
+            carrier_at: AtomicU64::new(0),
         };
         if receives {
             ring.open_queue(opened.queue, opened.slots);
@@ -203,6 +211,21 @@ impl Ring {
             ring.event_fd.store(events, Ordering::Relaxed);
         }
         ring
+    }
+
+    /// Whether the interface has a carrier; `fd` is any socket. To ask takes the kernel's
+    /// lock for all interfaces, so not each frame that finds no room does.
+    #[cold]
+    pub(super) fn has_carrier(&self, fd: RawFd) -> bool {
+        let now = clock::monotonic();
+        if now.saturating_sub(self.carrier_at.load(Ordering::Relaxed)) < CARRIER_HOLDS {
+            return true;
+        }
+        let has = sock::has_carrier(fd, &self.name);
+        if has {
+            self.carrier_at.store(now, Ordering::Relaxed);
+        }
+        has
     }
 
     /// Polls readable while the device has something to report.

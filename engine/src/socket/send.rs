@@ -9,7 +9,7 @@ use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::sys::{defer, event, sock};
+use crate::sys::{defer, event};
 use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
@@ -347,7 +347,7 @@ impl UdpSocket {
             ring.stats.tx.full.add(1);
             if flags & libc::MSG_DONTWAIT == 0 && !self.nonblocking.load(Ordering::Relaxed) {
                 result = self.core.wait_transmit(self.fd(), ring, frame);
-            } else if !sock::has_carrier(self.fd(), &ring.name) {
+            } else if !ring.has_carrier(self.fd()) {
                 result = Err(Errno(libc::ENETDOWN));
             }
         }
@@ -440,7 +440,7 @@ impl Core {
             }
             match ring.transmit.send(frame) {
                 // Without a carrier nothing ever makes room; Linux drops without a word.
-                Err(Errno::AGAIN) if !sock::has_carrier(fd, &ring.name) => {
+                Err(Errno::AGAIN) if !ring.has_carrier(fd) => {
                     return Err(Errno(libc::ENETDOWN));
                 }
                 Err(Errno::AGAIN) => event::yield_now(),
