@@ -116,6 +116,8 @@ pub struct Core {
     pub tables: RwLock<Tables>,
     /// Members of groups that all members filter by source; see [`HostGroups`].
     filtered: Mutex<Vec<Member>>,
+    /// Held from reading the host's groups to keeping them: no older reading comes last.
+    regrouping: Mutex<()>,
     pub(super) routes: Mutex<Option<RouteClient>>,
     monitor: Mutex<Option<Monitor>>,
     /// Rises when a route, address or neighbour changed.
@@ -185,6 +187,7 @@ impl Core {
             forked: AtomicBool::new(false),
             tables: RwLock::new(tables),
             filtered: Mutex::new(Vec::new()),
+            regrouping: Mutex::new(()),
             routes: Mutex::new(routes),
             monitor: Mutex::new(None),
             generation: AtomicU64::new(1),
@@ -556,6 +559,7 @@ impl Core {
         if self.open_rings().next().is_none() {
             return;
         }
+        let one = self.regrouping.lock();
         let Ok(users) = net::read_memberships() else {
             return;
         };
@@ -566,6 +570,7 @@ impl Core {
         };
         let groups = users.into_iter().map(|(membership, _)| membership);
         let changes = self.tables.write().set_memberships(groups);
+        drop(one);
         if filters_changed || !changes.is_empty() {
             self.routes_changed();
             self.refresh_rings();

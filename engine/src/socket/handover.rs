@@ -549,7 +549,7 @@ impl UdpSocket {
             self.orphan.store(true, Ordering::SeqCst);
             // That call may have ended meanwhile, without seeing the mark.
             if self.blocked.load(Ordering::SeqCst) == 0 {
-                self.close_orphan();
+                member = self.close_orphan();
             }
         } else {
             member = self.leave();
@@ -578,16 +578,17 @@ impl UdpSocket {
         member
     }
 
-    /// The last call that waited on a closed socket has ended.
-    pub(super) fn close_orphan(&self) {
+    /// The last call that waited on a closed socket has ended. True: it was in groups.
+    pub(super) fn close_orphan(&self) -> bool {
         if !self.orphan.swap(false, Ordering::SeqCst) {
-            return;
+            return false;
         }
         let fd = self.fd();
-        self.leave();
+        let member = self.leave();
         self.fd.store(-1, Ordering::Relaxed);
         crate::sys::fd::unregister(fd);
         raw::close(fd);
+        member
     }
 
     fn publish(&self, control: &Control, reason: Option<Reason>) {

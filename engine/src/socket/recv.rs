@@ -56,8 +56,8 @@ impl<'a> Blocked<'a> {
 
 impl Drop for Blocked<'_> {
     fn drop(&mut self) {
-        if self.0.blocked.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.close_orphan();
+        if self.0.blocked.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.close_orphan() {
+            self.0.groups_left();
         }
     }
 }

@@ -83,7 +83,9 @@ pub(crate) fn adopt_new(fd: RawFd, held: Held) -> Option<Object> {
 pub(crate) fn purge(fd: RawFd) {
     if !FDS.is_foreign(fd) {
         let _scope = defer::enter();
-        drop(release(fd));
+        if let Some(member) = release(fd) {
+            member.groups_left();
+        }
     }
 }
 
@@ -229,9 +231,13 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
             });
         }
     }
+    // One that was in groups speaks for all.
+    let mut member = None;
     FDS.for_each(|fd, _| {
-        if inside(fd) {
-            release(fd);
+        if inside(fd)
+            && let Some(left) = release(fd)
+        {
+            member = Some(left);
         }
     });
     // Around the engine's own.
@@ -247,6 +253,9 @@ pub(crate) fn close_range(first: c_uint, last: c_uint, flags: c_int) -> Verdict 
     }
     if result.is_ok() && from <= last {
         result = kernel::close_range(from, last, flags);
+    }
+    if let Some(member) = member {
+        member.groups_left();
     }
     result.into()
 }
