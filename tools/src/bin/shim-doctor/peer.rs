@@ -13,7 +13,7 @@ const PAYLOAD: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The engine takes over once the kernel has resolved the peer: before, nothing counts.
 const WARM_UP: u32 = 20;
-/// As VMA_STATS_SHMEM_DIR has it by default.
+/// Where the exchanging program's statistics are, whatever this one's environment says.
 const STATISTICS: &str = "/tmp/";
 /// Answers lost in a row, and nobody is there.
 const HOPELESS: u32 = 10;
@@ -134,6 +134,7 @@ pub(crate) fn meet(
         .env("LD_PRELOAD", library(given))
         .env("SHIM_INTERFACES", interface)
         .env("SHIM_BANNER", "never")
+        .env("VMA_STATS_SHMEM_DIR", STATISTICS)
         .output()
         .map_err(|e| e.to_string())?;
     let line = String::from_utf8_lossy(&output.stdout);
