@@ -4,7 +4,7 @@
 //! for ever, what it guards half changed, and one with sleepers in a table of the process's
 //! (parking_lot) would wake the dead. So these are a word each, and before a fork
 //! [`quiesce`] lets nobody begin with a lock and waits until nobody has one: the child finds
-//! all of them free and whole. Not for the data path: see [`crate::ring`].
+//! all of them free and whole. Not for the data path: see the layer `ring`.
 //!
 //! Source: futex(2); Drepper, "Futexes are tricky", mutex2.
 
@@ -451,12 +451,12 @@ mod tests {
     fn a_fork_does_not_stand_between_two_threads() {
         static OUTER: Mutex<()> = Mutex::new(());
         static INNER: Mutex<()> = Mutex::new(());
-        static DATA: std::sync::LazyLock<crate::ring::Lock<()>> =
-            std::sync::LazyLock::new(|| crate::ring::Lock::new(()));
+        // It stands for a ring's: one that is not counted here.
+        static DATA: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let ready = std::sync::Barrier::new(3);
         std::thread::scope(|s| {
             s.spawn(|| {
-                let data = DATA.lock();
+                let data = DATA.lock().unwrap();
                 ready.wait();
                 while GATE.load(Ordering::SeqCst) == 0 {
                     yield_now();
@@ -467,7 +467,7 @@ mod tests {
             s.spawn(|| {
                 let outer = OUTER.lock();
                 ready.wait();
-                drop(DATA.lock());
+                drop(DATA.lock().unwrap());
                 drop(outer);
             });
             ready.wait();
