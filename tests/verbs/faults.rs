@@ -5,8 +5,9 @@ use engine::error::Reason;
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 use tests::check::{DEFAULTS, SLEEP, SPIN};
-use tests::preload::{Mode, Running};
+use tests::preload::{Mode, Program, Running};
 use tests::topology::Lab;
+use tests::victim::{self, Variant};
 
 /// A subscriber under the library, and the file that makes its card fail.
 struct Subject {
@@ -234,4 +235,21 @@ fn a_send_in_error_costs_one_datagram() {
         let line = "veth0: the queue pair is in error; its sockets go to the kernel";
         assert_eq!(said.matches(line).count(), 1, "{fault}: {said}");
     }
+}
+
+/// A send that waits for room lets handlers run, wherever in its wait the signal comes.
+#[test]
+fn a_send_that_waits_runs_handlers() {
+    let Some(lab) = Lab::open() else { return };
+    let control = Scratch::new("waits-control");
+    let program = Program::new(victim::compile("send_waits", Variant::Plain), &[])
+        .on(&lab.near)
+        .mode(DEFAULTS)
+        .device(over_packet())
+        .env("SOFTVERBS_CONTROL", &control.path())
+        .limit(Duration::from_secs(20));
+    let finished = program.run().success("send_waits");
+    let expected = "sendto(fd, \"waits\", 5, 0, SA(to)) = 5\nran 1\n\
+         sendto(fd, \"waits\", 5, 0, SA(to)) = -1 EINTR\n";
+    assert!(finished.stdout.starts_with(expected), "{}", finished.stdout);
 }

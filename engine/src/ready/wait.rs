@@ -165,16 +165,18 @@ fn wait_spinning<S: Set>(
 }
 
 /// What a sleeper holds.
-struct Sleeper<'a> {
+struct Sleeper<'a, S: Set> {
     core: &'a Core,
+    set: &'a mut S,
     waker: Option<Arc<Event>>,
     sockets: SmallVec<[Arc<UdpSocket>; 8]>,
     fds: SleepSet,
 }
 
-impl Drop for Sleeper<'_> {
+impl<S: Set> Drop for Sleeper<'_, S> {
     fn drop(&mut self) {
         if let Some(event) = self.waker.take() {
+            self.set.watch(&event, false);
             for socket in &self.sockets {
                 socket.remove_waiter(&event);
             }
@@ -188,16 +190,23 @@ impl Drop for Sleeper<'_> {
 fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<(), Errno> {
     let mut sleeper = Kept::new(Sleeper {
         core,
+        set,
         waker: core.waker(),
         sockets: SmallVec::new(),
         fds: SleepSet::new(),
     });
     let mut sleeper = sleeper.arm();
-    let waker = sleeper.waker.clone();
-    if let Some(event) = &waker {
+    let Sleeper {
+        set,
+        waker,
+        sockets,
+        fds,
+        ..
+    } = &mut *sleeper;
+    if let Some(event) = waker {
         set.each_socket(&mut |socket| {
             socket.add_waiter(event);
-            sleeper.sockets.push(Arc::clone(socket));
+            sockets.push(Arc::clone(socket));
         });
         set.watch(event, true);
     }
@@ -208,10 +217,9 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<
     let mask = set.ring_mask();
     let result = if spin.interrupted() {
         Err(Errno::INTR)
-    } else if sleeper.sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
+    } else if sockets.iter().any(|s| s.readable()) || !core.arm(mask) {
         Ok(())
     } else {
-        let fds = &mut sleeper.fds;
         core.sleep_set(mask, waker.as_deref(), |fd| fds.push(fd));
         set.sleep_on(fds);
         let blind = waker.is_none() || !core.can_sleep(mask);
@@ -221,12 +229,9 @@ fn sleep<S: Set>(core: &Core, set: &mut S, spin: &mut Spin, how: How) -> Result<
             (a, b) => a.or(b),
         };
         let mask = how.mask.unwrap_or(hold.original());
-        event::ppoll_cancellable(&mut sleeper.fds, timeout, mask).map(drop)
+        event::ppoll_cancellable(fds, timeout, mask).map(drop)
     };
     drop(hold);
     drop(open);
-    if let Some(event) = waker {
-        set.watch(&event, false);
-    }
     result
 }

@@ -9,8 +9,9 @@ use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::sys::{defer, event};
+use crate::sys::{defer, event, signal};
 use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
+use smallvec::SmallVec;
 use std::io::IoSlice;
 use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
@@ -421,22 +422,28 @@ impl Core {
     /// # Errors
     /// EINTR, ENETDOWN without a carrier, or the device's.
     pub(super) fn wait_transmit(&self, fd: RawFd, ring: &Ring, frame: &[u8]) -> Result<(), Errno> {
+        // Readiness of a packet socket does not speak for the device behind it.
+        let mut set: SmallVec<[_; 1]> = ring
+            .transmit
+            .ready_fd()
+            .map(|fd| libc::pollfd {
+                fd,
+                events: libc::POLLOUT,
+                revents: 0,
+            })
+            .into_iter()
+            .collect();
+        let before = signal::counts().interrupting;
         loop {
-            // Readiness of a packet socket does not speak for the device behind it.
-            let mut set: Vec<_> = ring
-                .transmit
-                .ready_fd()
-                .map(|fd| libc::pollfd {
-                    fd,
-                    events: libc::POLLOUT,
-                    revents: 0,
-                })
-                .into_iter()
-                .collect();
             if let Err(errno) = event::ppoll(&mut set, Some(20_000), None)
-                && (errno != Errno::INTR || defer::interrupted(errno))
+                && errno != Errno::INTR
             {
                 return Err(errno);
+            }
+            // Most that come here do not come in the sleep.
+            defer::breathe();
+            if signal::counts().interrupting != before {
+                return Err(Errno::INTR);
             }
             match ring.transmit.send(frame) {
                 // Without a carrier nothing ever makes room; Linux drops without a word.

@@ -11,7 +11,6 @@
 //! Asynchronous cancellation (pthreads(7)) is deferred in a scope for the same reason.
 
 use super::raw::syscall6;
-use crate::error::Errno;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -434,18 +433,6 @@ pub fn cancel_type(kind: libc::c_int, original: usize) {
     } else {
         state.fetch_and(!ASYNCHRONOUS, Ordering::Relaxed);
     }
-}
-
-/// For the errors of [`super::event::ppoll`] in a scope: a handler was let in, now run; true:
-/// one that ends the call.
-#[must_use]
-pub fn interrupted(errno: Errno) -> bool {
-    if errno != Errno::INTR {
-        return false;
-    }
-    let before = thread().interrupting.load(Ordering::Relaxed);
-    breathe();
-    thread().interrupting.load(Ordering::Relaxed) != before
 }
 
 #[cfg(test)]

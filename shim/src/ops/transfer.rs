@@ -7,7 +7,7 @@ use crate::FDS;
 use crate::abi::receive::{self, Incoming, Many};
 use crate::abi::send::{Outgoing, Simple};
 use crate::abi::{KeptErrno, MAX_VECTORS, kernel};
-use crate::fdtable::{Held, Ref};
+use crate::fdtable::Ref;
 use crate::verdict::Verdict;
 use engine::clock;
 use engine::error::Errno;
@@ -221,34 +221,23 @@ pub(crate) fn splice(from: RawFd, to: RawFd, len: usize, flags: libc::c_uint) ->
     }
 }
 
-/// What became of a call, `kernel` making it where the engine said so.
-#[inline(always)]
-fn finish(
-    socket: &UdpSocket,
-    sent: Sent,
+/// The kernel makes a call, and may wait in it.
+#[cold]
+#[inline(never)]
+fn send_by_kernel(
+    found: Ref<'_>,
     kernel: impl FnOnce() -> Result<usize, Errno>,
 ) -> Result<usize, Errno> {
-    match sent {
-        Sent::Done(count) => Ok(count),
-        Sent::Failed(errno) => Err(errno),
-        Sent::Kernel => {
-            let result = {
-                let _open = defer::open();
-                kernel()
-            };
-            socket.kernel_sent(result);
-            result
-        }
-    }
-}
-
-fn send_on(held: &Held, fd: RawFd, call: &Outgoing<'_>) -> Option<Result<usize, Errno>> {
-    let Object::Udp(socket) = &held.object else {
-        return None;
+    let mut found = Kept::new(found);
+    let found = found.arm();
+    let result = {
+        let _open = defer::open();
+        kernel()
     };
-    let to = call.destination(held.v6);
-    let sent = socket.send(fd, to, call.payload(), call.control(), call.flags());
-    Some(finish(socket, sent, || call.kernel(fd)))
+    if let Object::Udp(socket) = &found.object {
+        socket.kernel_sent(result);
+    }
+    result
 }
 
 /// write, send and sendto of one buffer. Keeps `errno` and puts handlers off itself.
@@ -283,8 +272,12 @@ fn send_slowly(_scope: Scope, found: Ref<'_>, fd: RawFd, call: Simple<'_>) -> Ve
     let errno = KeptErrno::new();
     let (payload, to, flags) = call.parts();
     let payload = [IoSlice::new(payload)];
-    let sent = socket.send(fd, to.destination(), &payload, None, flags);
-    match finish(socket, sent, || call.kernel(fd)) {
+    let result = match socket.send(fd, to.destination(), &payload, None, flags) {
+        Sent::Kernel => send_by_kernel(found, || call.kernel(fd)),
+        Sent::Done(count) => Ok(count),
+        Sent::Failed(errno) => Err(errno),
+    };
+    match result {
         Ok(count) => {
             errno.restore();
             Verdict::Handled(count)
@@ -293,29 +286,40 @@ fn send_slowly(_scope: Scope, found: Ref<'_>, fd: RawFd, call: Simple<'_>) -> Ve
     }
 }
 
+fn send_on(socket: &UdpSocket, v6: bool, fd: RawFd, call: &Outgoing<'_>) -> Sent {
+    let to = call.destination(v6);
+    socket.send(fd, to, call.payload(), call.control(), call.flags())
+}
+
 /// write, writev, send, sendto, sendmsg. `None`: arguments that the kernel answers.
 #[inline]
 pub(crate) fn send(fd: RawFd, call: Option<Outgoing<'_>>) -> Verdict {
-    let (Some(call), Some(held)) = (call, FDS.get(fd)) else {
+    let (Some(call), Some(found)) = (call, FDS.get(fd)) else {
         return Verdict::PassThrough;
     };
-    match send_on(&held, fd, &call) {
-        Some(Err(Errno(libc::ENOTSOCK))) => forget(fd),
-        Some(result) => result.into(),
-        None => Verdict::PassThrough,
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    let result = match send_on(socket, found.v6, fd, &call) {
+        Sent::Kernel => send_by_kernel(found, || call.kernel(fd)),
+        Sent::Done(count) => Ok(count),
+        Sent::Failed(errno) => Err(errno),
+    };
+    match result {
+        Err(Errno(libc::ENOTSOCK)) => forget(fd),
+        result => result.into(),
     }
 }
 
 /// sendmmsg: the first error is the call's, a later one only ends it.
 pub(crate) fn send_many(fd: RawFd, messages: &mut Many<'_>, flags: c_int) -> Verdict {
-    let found = FDS.get(fd);
-    let Some(
-        held @ Held {
-            object: Object::Udp(socket),
-            ..
-        },
-    ) = found.as_deref()
-    else {
+    let Some(found) = FDS.get(fd) else {
+        return Verdict::PassThrough;
+    };
+    let waits = matches!(&found.object, Object::Udp(socket) if socket.waits(flags));
+    let mut found = Kept::new(found);
+    let found = found.arm_if(waits);
+    let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
     if flags & MSG_PROBE != 0 {
@@ -323,18 +327,26 @@ pub(crate) fn send_many(fd: RawFd, messages: &mut Many<'_>, flags: c_int) -> Ver
     }
     let count = messages.count().min(MAX_VECTORS);
     for index in 0..count {
-        let sent = match messages.outgoing(index, flags) {
-            Some(call) => send_on(held, fd, &call),
-            None => None,
+        let call = messages.outgoing(index, flags);
+        let sent = match &call {
+            Some(call) => send_on(socket, found.v6, fd, call),
+            None => Sent::Kernel,
         };
-        let result = sent.unwrap_or_else(|| {
-            let result = {
-                let _open = defer::open();
-                messages.kernel_send(index, fd, flags)
-            };
-            socket.kernel_sent(result);
-            result
-        });
+        let result = match sent {
+            Sent::Done(count) => Ok(count),
+            Sent::Failed(errno) => Err(errno),
+            Sent::Kernel => {
+                let result = {
+                    let _open = defer::open();
+                    match &call {
+                        Some(call) => call.kernel(fd),
+                        None => messages.kernel_send(index, fd, flags),
+                    }
+                };
+                socket.kernel_sent(result);
+                result
+            }
+        };
         match result {
             Ok(len) => messages.set_len(index, len),
             Err(errno) if index == 0 => return Verdict::Failed(errno),
