@@ -85,7 +85,12 @@ impl EpollSet<'_> {
     /// own data; those of the engine's entries get the engine's bits as well.
     fn append_kernel(&mut self) -> Result<(), Errno> {
         let first = self.filled;
+        let news = self.epoll.core.kernel_news();
         let found = event::epoll_wait(self.epfd, &mut self.out[first..], Some(0))?;
+        if found == 0 {
+            // Also where the engine has something each time: until there is news, no call asks again.
+            self.epoll.quiet_at.store(news, Ordering::Relaxed);
+        }
         let Some(mut members) = self.epoll.members.lock() else {
             return Ok(());
         };
