@@ -21,6 +21,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 /// Copies taken in the hope of one that no setter was at work on.
 const TRIES: usize = 64;
+/// After so many a setter has lost its core: it gets time.
+const HASTY: usize = 16;
 
 /// Why there are no statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -303,9 +305,12 @@ impl Reader {
         // A socket's state in the second copy is whole if its sequence number is even
         // and the same in the copies before and after.
         let mut copies = [self.copy()?, self.copy()?, self.copy()?];
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
             if settled(&self.area(&copies[0]), &self.area(&copies[2])) {
                 break;
+            }
+            if attempt >= HASTY {
+                std::thread::sleep(std::time::Duration::from_millis(1));
             }
             copies.rotate_left(1);
             copies[2] = self.copy()?;
