@@ -300,7 +300,9 @@ static void ecn_of_pieces(void)
 		c.ttl = 99;
 		inject(&c, image + 24, size - 24, 24, 0);
 		settle();
-		CALL(recvmsg(fd, &m, MSG_DONTWAIT));
+		/* A call that fails leaves the control buffer as it was. */
+		if (CALL(recvmsg(fd, &m, MSG_DONTWAIT)) < 0)
+			continue;
 		for (struct cmsghdr *h = CMSG_FIRSTHDR(&m); m.msg_controllen > 0 && h; h = CMSG_NXTHDR(&m, h))
 			say("  tos %d", *CMSG_DATA(h));
 	}
