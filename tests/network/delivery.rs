@@ -52,8 +52,8 @@ fn gso_sender() {
     }
 }
 
-/// The collector's output, and how many datagrams the engine gave it.
-fn collect(mode: Mode, segment: &str, total: &str) -> Option<(String, u64)> {
+/// The collector's output, and how many datagrams the engine gave it, of what `send` sends.
+pub(crate) fn collected(mode: Mode, send: impl FnOnce(&Lab)) -> Option<(String, u64)> {
     let lab = Lab::open()?;
     let peer = Peer::start(&lab, mode != Mode::Native);
     let mut collector = Program::new(victim::compile("collect", Variant::Plain), &[])
@@ -62,26 +62,33 @@ fn collect(mode: Mode, segment: &str, total: &str) -> Option<(String, u64)> {
         .env("PEER", &peer.address())
         .spawn();
     collector.wait_for("ready");
-    let _ = Program::new(
-        victim::compile("gso_sender", Variant::Plain),
-        &[NEAR, segment, total],
-    )
-    .on(&lab.far)
-    .run()
-    .success("GSO sender");
-    // Plain frames too, so that the engine has its share.
-    let far = lab.far.name().to_owned();
-    std::thread::spawn(move || {
-        tests::netns::Netns::enter(&far)?;
-        let socket = std::net::UdpSocket::bind("10.78.0.2:0")?;
-        let to = std::net::SocketAddr::from(([10, 78, 0, 1], 5000));
-        tests::peer::burst(&socket, to, 10, 64, Duration::from_millis(1))
-    })
-    .join()
-    .expect("the sender lives")
-    .expect("the sender sends");
+    send(&lab);
     let output = collector.wait().success("collector").stdout;
     let reports = peer.reports();
     let engine_rx = reports.iter().flatten().map(stats::rx).max().unwrap_or(0);
     Some((output, engine_rx))
+}
+
+/// The same, of a datagram in segments and plain ones after it.
+fn collect(mode: Mode, segment: &str, total: &str) -> Option<(String, u64)> {
+    collected(mode, |lab| {
+        let _ = Program::new(
+            victim::compile("gso_sender", Variant::Plain),
+            &[NEAR, segment, total],
+        )
+        .on(&lab.far)
+        .run()
+        .success("GSO sender");
+        // Plain frames too, so that the engine has its share.
+        let far = lab.far.name().to_owned();
+        std::thread::spawn(move || {
+            tests::netns::Netns::enter(&far)?;
+            let socket = std::net::UdpSocket::bind("10.78.0.2:0")?;
+            let to = std::net::SocketAddr::from(([10, 78, 0, 1], 5000));
+            tests::peer::burst(&socket, to, 10, 64, Duration::from_millis(1))
+        })
+        .join()
+        .expect("the sender lives")
+        .expect("the sender sends");
+    })
 }

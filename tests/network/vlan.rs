@@ -1,6 +1,7 @@
 //! Frames with VLAN tags on an interface that has no VLAN: Linux drops those of a VLAN and
 //! takes priority-tagged ones (id 0) as untagged.
 
+use crate::delivery::collected;
 use engine::net::{Monitor, Tables};
 use engine::sys::packet::PacketSender;
 use engine::wire::{HEADERS_LEN, HeaderTemplate, TemplateSpec};
@@ -8,11 +9,8 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 use tests::check::{DEFAULTS, SLEEP, SPIN};
 use tests::netns::Netns;
-use tests::peer::Peer;
-use tests::preload::{Mode, Program};
-use tests::stats;
+use tests::preload::Mode;
 use tests::topology::{LINK, Lab};
-use tests::victim::{self, Variant};
 
 /// Tag protocol and tag control information of each frame; none: untagged.
 const FRAMES: [Option<(u16, u16)>; 9] = [
@@ -82,20 +80,10 @@ fn send(lab: &Lab, to: SocketAddrV4, dst_mac: [u8; 6]) {
 
 /// What a program prints of the frames, and how many the engine gave it.
 fn received(mode: Mode) -> Option<(String, u64)> {
-    let lab = Lab::open()?;
-    let peer = Peer::start(&lab, mode != Mode::Native);
-    let mut collector = Program::new(victim::compile("collect", Variant::Plain), &[])
-        .on(&lab.near)
-        .mode(mode)
-        .env("PEER", &peer.address())
-        .spawn();
-    collector.wait_for("ready");
-    let (_, mac) = link(lab.near.name());
-    send(&lab, SocketAddrV4::new([10, 78, 0, 1].into(), 5000), mac);
-    let output = collector.wait().success("collector").stdout;
-    let reports = peer.reports();
-    let by_engine = reports.iter().flatten().map(stats::rx).max().unwrap_or(0);
-    Some((output, by_engine))
+    collected(mode, |lab| {
+        let (_, mac) = link(lab.near.name());
+        send(lab, SocketAddrV4::new([10, 78, 0, 1].into(), 5000), mac);
+    })
 }
 
 #[test]

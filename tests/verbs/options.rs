@@ -14,8 +14,8 @@ const ROUNDS: usize = 300;
 
 type Vars<'a> = &'a [(&'a str, &'a str)];
 
-/// The trace of a ping-pong of 64-byte datagrams with the far host.
-fn ping_pong(vars: Vars) -> Option<String> {
+/// The trace of what `run` does with these variables.
+fn traced(vars: Vars, run: impl FnOnce(Vars) -> Option<()>) -> Option<String> {
     let trace = Scratch::new("options-trace");
     let path = trace.path();
     let mut env = vec![
@@ -23,31 +23,34 @@ fn ping_pong(vars: Vars) -> Option<String> {
         ("SOFTVERBS_TRACE_DATA", "1"),
     ];
     env.extend_from_slice(vars);
-    let finished = exchange(&env, ROUNDS)?;
-    assert!(
-        finished.stdout.starts_with("0 0 "),
-        "{vars:?}: {}{}",
-        finished.stdout,
-        finished.stderr
-    );
+    run(&env)?;
     Some(trace.text())
+}
+
+/// The trace of a ping-pong of 64-byte datagrams with the far host.
+fn ping_pong(vars: Vars) -> Option<String> {
+    traced(vars, |env| {
+        let finished = exchange(env, ROUNDS)?;
+        assert!(
+            finished.stdout.starts_with("0 0 "),
+            "{vars:?}: {}{}",
+            finished.stdout,
+            finished.stderr
+        );
+        Some(())
+    })
 }
 
 /// The trace of a subscriber to which a burst was sent.
 fn subscription(vars: Vars) -> Option<String> {
-    let lab = Lab::open()?;
-    let trace = Scratch::new("options-trace");
-    let path = trace.path();
-    let mut env = vec![
-        ("SOFTVERBS_TRACE", path.as_str()),
-        ("SOFTVERBS_TRACE_DATA", "1"),
-    ];
-    env.extend_from_slice(vars);
-    let running = subscriber(&lab, DEFAULTS, &env, &[]);
-    finish(publisher(&lab, 0..400, Duration::ZERO));
-    std::thread::sleep(Duration::from_millis(300));
-    expect_all("subscriber", &running.kill().stdout, 0..400);
-    Some(trace.text())
+    traced(vars, |env| {
+        let lab = Lab::open()?;
+        let running = subscriber(&lab, DEFAULTS, env, &[]);
+        finish(publisher(&lab, 0..400, Duration::ZERO));
+        std::thread::sleep(Duration::from_millis(300));
+        expect_all("subscriber", &running.kill().stdout, 0..400);
+        Some(())
+    })
 }
 
 /// The lines of a call.

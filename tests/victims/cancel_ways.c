@@ -15,35 +15,16 @@ static void cleanup(void *unused)
 	recv(fd, data, sizeof data, MSG_DONTWAIT);
 }
 
-static void *waits(void *call)
+static void *waits(void *kind)
 {
 	char data[64];
 	struct iovec v = {data, sizeof data};
 	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct epoll_event e;
-	fd_set set;
-	FD_ZERO(&set);
-	FD_SET(fd, &set);
+	int call = (int)(intptr_t)kind;
 	if (asynchronous)
 		pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
 	pthread_cleanup_push(cleanup, NULL);
-	switch ((int)(intptr_t)call) {
-	case 0:
-		recv(fd, data, sizeof data, 0);
-		break;
-	case 1:
-		recvmsg(fd, &m, 0);
-		break;
-	case 2:
-		poll(&p, 1, -1);
-		break;
-	case 3:
-		select(fd + 1, &set, NULL, NULL, NULL);
-		break;
-	case 4:
-		epoll_wait(ep, &e, 1, -1);
-		break;
+	switch (call) {
 	case 5:
 		recv(unbound, data, sizeof data, 0);
 		break;
@@ -53,10 +34,12 @@ static void *waits(void *call)
 	case 7:
 		recvmsg(kernels, &m, 0);
 		break;
-	default:
+	case 8:
 		for (;;)
 			if (recv(fd, data, sizeof data, MSG_DONTWAIT) == -1)
 				pthread_testcancel();
+	default:
+		wait_in(call, fd, ep);
 	}
 	pthread_cleanup_pop(0);
 	return NULL;

@@ -428,4 +428,33 @@ static UNUSED void report(void)
 	PEER_DO("", 0, "report %d", (int)getpid());
 }
 
+/* Waits for ever in one of five calls: recv, recvmsg, poll, select, epoll_wait. */
+static UNUSED void wait_in(int call, int fd, int ep)
+{
+	char data[64];
+	struct iovec v = {data, sizeof data};
+	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct epoll_event e;
+	fd_set set;
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	switch (call) {
+	case 0:
+		recv(fd, data, sizeof data, 0);
+		break;
+	case 1:
+		recvmsg(fd, &m, 0);
+		break;
+	case 2:
+		poll(&p, 1, -1);
+		break;
+	case 3:
+		select(fd + 1, &set, NULL, NULL, NULL);
+		break;
+	default:
+		epoll_wait(ep, &e, 1, -1);
+	}
+}
+
 #endif

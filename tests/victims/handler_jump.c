@@ -22,32 +22,9 @@ static void handler(int signal)
 	}
 }
 
-static void wait_in(int call)
+static void wait_on(int call)
 {
-	char data[64];
-	struct iovec v = {data, sizeof data};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct epoll_event e;
-	fd_set set;
-	FD_ZERO(&set);
-	FD_SET(fd, &set);
-	switch (call) {
-	case 0:
-		recv(fd, data, sizeof data, 0);
-		break;
-	case 1:
-		recvmsg(fd, &m, 0);
-		break;
-	case 2:
-		poll(&p, 1, -1);
-		break;
-	case 3:
-		select(fd + 1, &set, NULL, NULL, NULL);
-		break;
-	default:
-		epoll_wait(ep, &e, 1, -1);
-	}
+	wait_in(call, fd, ep);
 	say("  returned");
 }
 
@@ -63,11 +40,11 @@ static void *waiter(void *call)
 	sigaddset(&set, SIGUSR1);
 	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 	if (way == 0 && sigsetjmp(back, 1) == 0)
-		wait_in((int)(intptr_t)call);
+		wait_on((int)(intptr_t)call);
 	else if (way == 1 && setjmp(plain_back) == 0)
-		wait_in((int)(intptr_t)call);
+		wait_on((int)(intptr_t)call);
 	else if (way == 2)
-		wait_in((int)(intptr_t)call);
+		wait_on((int)(intptr_t)call);
 	pthread_sigmask(SIG_BLOCK, NULL, &set);
 	say("  back, the signal is blocked: %d", sigismember(&set, SIGUSR1));
 	/* The same thread goes on using sockets. */

@@ -525,9 +525,12 @@ static void inside_a_chroot(void)
 {
 	start();
 	char root[] = "/tmp/kin-XXXXXX";
+	int outside = MUST(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (!mkdtemp(root))
 		die("mkdtemp");
 	CALL(chroot(root) | chdir("/"));
+	MUST(unlinkat(outside, root + 1, AT_REMOVEDIR));
+	MUST(close(outside));
 	works("inside");
 	int other = udp_bound("0.0.0.0", PORT + 1);
 	peer_send(NEAR, PORT + 1, "to a new one");

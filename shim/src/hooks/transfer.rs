@@ -72,13 +72,11 @@ unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int, flags: c_int)
     };
     // SAFETY: passed on. A negative count is one too many.
     let vectors = unsafe { abi::vectors(iov, count as usize) };
-    // SAFETY: as above; no address.
-    ops::receive(
-        fd,
-        vectors
-            .filter(|v| abi::total(v) > 0)
-            .map(|v| unsafe { Incoming::plain(v, flags, ptr::null_mut(), ptr::null_mut()) }),
-    )
+    let call = vectors.filter(|v| abi::total(v) > 0).map(|v| {
+        // SAFETY: the caller's vectors, as above; no address.
+        unsafe { Incoming::plain(v, flags, ptr::null_mut(), ptr::null_mut()) }
+    });
+    ops::receive(fd, call)
 }
 
 /// sendto and all that are a special case of it.
