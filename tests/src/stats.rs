@@ -1,6 +1,6 @@
 //! The counters of a live process, by the engine's own reader.
 
-use engine::stats::read::Reader;
+use engine::stats::read::{ReadError, Reader};
 pub use engine::stats::read::{Snapshot, SocketSnapshot};
 
 /// Where the library publishes by default (`VMA_STATS_SHMEM_DIR`).
@@ -14,6 +14,21 @@ pub fn snapshot(pid: u32) -> Result<Snapshot, String> {
     Reader::open(DIRECTORY, pid)
         .and_then(|reader| reader.snapshot())
         .map_err(|e| e.to_string())
+}
+
+/// Removes what killed programs left: a later one with the same pid and another user
+/// could not.
+pub fn sweep() {
+    for entry in std::fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|n| n.strip_prefix("vmastat."));
+        let Some(pid) = pid.and_then(|p| p.parse().ok()) else {
+            continue;
+        };
+        if let Err(ReadError::Finished(_)) = Reader::open(DIRECTORY, pid) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Datagrams that the engine delivered, all sockets.

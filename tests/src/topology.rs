@@ -11,7 +11,7 @@
 //! only measure each other.
 
 use crate::netns::{self, Netns};
-use crate::require;
+use crate::{require, stats};
 use rustix::fs::{FlockOperation, flock};
 use std::cell::Cell;
 use std::fs::File;
@@ -92,6 +92,7 @@ impl Lab {
     /// When namespaces work but the wire cannot be set up.
     #[must_use]
     pub fn open() -> Option<Self> {
+        stats::sweep();
         let lab = Self::open_cold()?;
         lab.warm_up();
         Some(lab)

@@ -114,3 +114,20 @@ pub fn compile_file(source: &Path, variant: Variant) -> PathBuf {
     std::fs::rename(&fresh, &program).expect("a rename within one directory");
     program
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One header serves them all: what it breaks shows here, in seconds.
+    #[test]
+    fn every_victim_compiles() {
+        let sources =
+            std::fs::read_dir(root().join("tests/victims")).expect("the victims are there");
+        for source in sources.flatten().map(|e| e.path()) {
+            if source.extension().is_some_and(|e| e == "c") {
+                let _ = compile_file(&source, Variant::Plain);
+            }
+        }
+    }
+}

@@ -39,7 +39,7 @@ static void *waits(void *kind)
 			if (recv(fd, data, sizeof data, MSG_DONTWAIT) == -1)
 				pthread_testcancel();
 	default:
-		wait_in(call, fd, ep);
+		block_in(call, fd, ep);
 	}
 	pthread_cleanup_pop(0);
 	return NULL;

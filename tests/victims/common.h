@@ -429,7 +429,7 @@ static UNUSED void report(void)
 }
 
 /* Waits for ever in one of five calls: recv, recvmsg, poll, select, epoll_wait. */
-static UNUSED void wait_in(int call, int fd, int ep)
+static UNUSED void block_in(int call, int fd, int ep)
 {
 	char data[64];
 	struct iovec v = {data, sizeof data};

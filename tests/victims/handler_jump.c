@@ -24,7 +24,7 @@ static void handler(int signal)
 
 static void wait_on(int call)
 {
-	wait_in(call, fd, ep);
+	block_in(call, fd, ep);
 	say("  returned");
 }
 

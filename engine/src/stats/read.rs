@@ -72,7 +72,7 @@ impl fmt::Display for ReadError {
                 "the libshim in process {pid} writes statistics of version {found}, \
                  this program reads version {VERSION}: use the shim-stats of the same build"
             ),
-            Self::Finished(pid) => write!(f, "process {pid} has finished"),
+            Self::Finished(pid) => write!(f, "the process {pid} of the statistics has finished"),
             Self::Damaged(pid, what) => {
                 write!(f, "the statistics file of process {pid} is damaged: {what}")
             }
