@@ -156,19 +156,19 @@ impl Stack {
         });
         for line in &warnings {
             core.publisher.process().totals.warnings.add(1);
-            core.say(&line.0);
+            core.warn(&line.0);
         }
         let core = core.with_rules(rules, program.to_string_lossy().into_owned());
         if let Some(line) = warning.filter(|_| !self.config.text(Opt::StatsDir).is_empty()) {
             core.publisher.process().totals.warnings.add(1);
-            core.say(&line);
+            core.warn(&line);
         }
         match monitor {
             Ok(monitor) => core.set_monitor(Some(monitor)),
             Err(_) if !room => {
-                core.say("hardly a file descriptor left: sockets stay on the kernel")
+                core.warn("hardly a file descriptor left: sockets stay on the kernel")
             }
-            Err(e) => core.say(&format!("no netlink: {e}")),
+            Err(e) => core.warn(&format!("no netlink: {e}")),
         }
         core
     }
@@ -203,7 +203,7 @@ impl Stack {
         };
         let spawned = event::spawn_quiet("shim-control", move || Control::new(core, monitor).run());
         if spawned.is_err() {
-            core.say("no control thread: changes of routes and addresses go unseen");
+            core.warn("no control thread: changes of routes and addresses go unseen");
         }
     }
 

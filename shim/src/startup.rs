@@ -14,6 +14,7 @@
 use crate::abi::{self, kernel};
 use crate::{banner, guard, process};
 use engine::config::{self, BannerMode, Config, Opt, TraceLevel};
+use engine::error::Errno;
 use engine::stack::Stack;
 use engine::sys::fd::move_high;
 use engine::sys::{defer, event, leave};
@@ -122,12 +123,12 @@ pub(crate) fn say(line: &str) {
 }
 
 /// What the engine wants a person to see.
-fn announce(text: &str) {
+fn announce(level: TraceLevel, text: &str) {
     if CONFIG
         .get()
-        .is_some_and(|config| config.trace_level() >= TraceLevel::Info)
+        .is_some_and(|config| config.trace_level() >= level)
     {
-        say(&banner::line(TraceLevel::Info, text));
+        say(&banner::line(level, text));
     }
 }
 
@@ -182,27 +183,29 @@ fn start() {
 
 /// The log's own descriptor: number 2 may be closed and become anything later. Where our
 /// copy would take a number that the program expects to get, number 2 is used as long as
-/// it is what it was.
+/// it is what it was. A log file that cannot be had leaves standard error, too.
 fn open_log(config: &Config) {
     let name = config.text(Opt::LogFile);
-    let opened = if name.is_empty() {
-        if !may_speak(STDERR) {
-            return;
-        }
-        kernel::duplicate_from(STDERR, LOWEST_OWN)
-    } else {
+    let file = (!name.is_empty()).then(|| {
         let name = config::expand_pid(name, std::process::id());
-        CString::new(name)
-            .ok()
-            .and_then(|name| kernel::open_log(&name))
-    };
-    match opened.map(move_high) {
-        Some(fd) => LOG.store(fd, Ordering::Relaxed),
-        None if name.is_empty() => log_to_stderr(),
-        None => return,
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        kernel::open_log(&name).map(move_high)
+    });
+    match file {
+        Some(Ok(fd)) => LOG.store(fd, Ordering::Relaxed),
+        _ if !may_speak(STDERR) => return,
+        _ => match kernel::duplicate_from(STDERR, LOWEST_OWN).map(move_high) {
+            Some(fd) => LOG.store(fd, Ordering::Relaxed),
+            None => log_to_stderr(),
+        },
     }
     start_logger(config.trace_level().filter());
-    if !name.is_empty() {
+    if let Some(Err(errno)) = file {
+        let text =
+            format!("VMA_LOG_FILE={name:?} cannot be opened ({errno}): standard error is used");
+        announce(TraceLevel::Warn, &text);
+    }
+    if file.is_some() {
         let (_, warnings) = Config::from_process();
         speak(config, true, &warnings);
     }

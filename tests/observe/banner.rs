@@ -108,3 +108,36 @@ fn into_a_file_when_asked() {
     assert!(log.contains(VERSION), "{log}");
     assert_eq!(run.stderr, "");
 }
+
+/// What is not as it was asked for costs one line, also where the banner is not wanted.
+#[test]
+fn what_cannot_be_had_is_a_warning() {
+    let rules = std::env::temp_dir().join(format!("shim-tests-{}-rules", std::process::id()));
+    std::fs::write(&rules, "use carrier_pigeon udp_receiver *:*\n").expect("a writable directory");
+    let rules = rules.display().to_string();
+    for (name, value, says) in [
+        ("VMA_LOG_FILE", "/nowhere/log", "standard error is used"),
+        ("VMA_STATS_SHMEM_DIR", "/nowhere", "no statistics file"),
+        ("VMA_CONFIG_FILE", "/nowhere/rules", "no rules apply"),
+        ("VMA_CONFIG_FILE", &rules, "carrier_pigeon"),
+    ] {
+        let Some(lab) = Lab::open() else { return };
+        let peer = Peer::start(&lab, false);
+        let run = Program::new(victim::compile("echo", Variant::Plain), &["recvfrom"])
+            .on(&lab.near)
+            .mode(Mode::Shim(&[("VMA_TRACELEVEL", "warn")]))
+            .env("PEER", &peer.address())
+            .env(name, value)
+            .run()
+            .success("echo");
+        let lines: Vec<_> = run.stderr.lines().collect();
+        let [line] = lines[..] else {
+            panic!("{name}: {lines:?}");
+        };
+        assert!(
+            line.starts_with(" VMA WARNING: ") && line.contains(says),
+            "{line}"
+        );
+    }
+    let _ = std::fs::remove_file(rules);
+}

@@ -15,7 +15,7 @@ use super::route::patient;
 use super::share::Mixed;
 use super::told::Told;
 use super::udp::{Family, UdpSocket};
-use crate::config::{Config, Opt, Rules};
+use crate::config::{Config, Opt, Rules, TraceLevel};
 use crate::device::{self, Candidates, Delivery};
 use crate::error::Reason;
 use crate::net::{self, InterfaceAddress, Membership, Monitor, RouteClient, Tables};
@@ -60,8 +60,8 @@ pub struct Tuning {
     pub cores: u32,
 }
 
-/// A line for a person: the announcer decides where it goes.
-pub type Announce = fn(&str);
+/// A line for a person: the announcer decides whether it is heard, and where it goes.
+pub type Announce = fn(TraceLevel, &str);
 
 /// What refers to sockets and has to let go of one that is closed: epoll instances.
 pub trait Follower: Send + Sync + std::fmt::Debug {
@@ -237,9 +237,14 @@ impl Core {
         }
     }
 
-    /// Says a line.
+    /// Says what is so.
     pub fn say(&self, line: &str) {
-        (self.announce)(line);
+        (self.announce)(TraceLevel::Info, line);
+    }
+
+    /// Says what is not as it was asked for, or has failed.
+    pub fn warn(&self, line: &str) {
+        (self.announce)(TraceLevel::Warn, line);
     }
 
     /// A ring by its number.

@@ -147,11 +147,12 @@ impl Core {
             Health::NoLink => "its sockets go to the kernel until it is back",
             Health::Failed => "its sockets go to the kernel",
         };
-        self.say(&format!(
-            "interface {}: {}; {what}",
-            ring.name,
-            fault.text()
-        ));
+        let line = format!("interface {}: {}; {what}", ring.name, fault.text());
+        if after == Health::Good {
+            self.say(&line);
+        } else {
+            self.warn(&line);
+        }
         if after == Health::Failed {
             let mut directory = self.directory.lock();
             directory.failures.add(ring.ifindex, now);

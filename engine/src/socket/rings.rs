@@ -582,7 +582,7 @@ impl Core {
         }
         if self.tuning.mtu > interface.mtu && !directory.mtu_warned {
             directory.mtu_warned = true;
-            self.say(&format!(
+            self.warn(&format!(
                 "VMA_MTU={} is above the MTU of {}: {} is used",
                 self.tuning.mtu, interface.name, interface.mtu
             ));

@@ -243,7 +243,7 @@ fn set_mask(how: c_int, set: u64, old: Option<&mut u64>) -> Result<usize, Errno>
 }
 
 /// Opens a log file for appending, close-on-exec.
-pub(crate) fn open_log(path: &std::ffi::CStr) -> Option<RawFd> {
+pub(crate) fn open_log(path: &std::ffi::CStr) -> Result<RawFd, Errno> {
     let flags = libc::O_WRONLY
         | libc::O_CREAT
         | libc::O_TRUNC
@@ -253,8 +253,8 @@ pub(crate) fn open_log(path: &std::ffi::CStr) -> Option<RawFd> {
     let address = path.as_ptr().expose_provenance();
     let args = [arg(libc::AT_FDCWD), address, arg(flags), 0o644, 0, 0];
     // SAFETY: a C string, read only during the call.
-    let fd = unsafe { syscall6(libc::SYS_openat, args) }.ok()?;
-    RawFd::try_from(fd).ok()
+    let fd = unsafe { syscall6(libc::SYS_openat, args) }?;
+    RawFd::try_from(fd).map_err(|_| Errno::INVAL)
 }
 
 #[cfg(test)]
