@@ -94,12 +94,16 @@ pub(crate) fn before_exec() {
         return;
     }
     let _scope = defer::enter();
-    FDS.for_each(|fd, held| {
-        let flags = kernel::fcntl_int(fd, libc::F_GETFD, 0).unwrap_or(0);
-        if flags & libc::FD_CLOEXEC as usize == 0 {
-            hand_over(fd, held);
-        }
-    });
+    // Sets after what is in them, which may still get something from the engine.
+    for sets in [false, true] {
+        FDS.for_each(|fd, held| {
+            let flags = kernel::fcntl_int(fd, libc::F_GETFD, 0).unwrap_or(0);
+            let stays = flags & libc::FD_CLOEXEC as usize == 0;
+            if stays && matches!(held.object, Object::Epoll(_)) == sets {
+                hand_over(fd, held);
+            }
+        });
+    }
 }
 
 /// Before daemon: the process that serves the sockets is about to end.

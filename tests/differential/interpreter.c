@@ -273,9 +273,7 @@ static void step_wait(void)
 {
 	struct epoll_event e[8];
 	int room = number(3), set = sets[number(1) % SETS], ready;
-	bounded(true);
 	ready = (int)CALL(epoll_wait(set, e, room, number(2)));
-	bounded(false);
 	if (ready > 0 && room > 1) {
 		qsort(e, (size_t)ready, sizeof *e, by_slot);
 		for (int i = 0; i < ready; i++)
@@ -290,9 +288,7 @@ static void step_poll(void)
 		p[i] = (struct pollfd){sockets[i], (short)(event_bits(word(1)) & (POLLIN | POLLOUT)), 0};
 	for (int i = 0; i < SETS; i++)
 		p[SLOTS + i] = (struct pollfd){sets[i], POLLIN, 0};
-	bounded(true);
 	CALL(poll(p, SLOTS + SETS, number(2)));
-	bounded(false);
 	for (int i = 0; i < SLOTS + SETS; i++)
 		if (p[i].revents)
 			say("  %d: %s", i, event_names((unsigned short)p[i].revents));
@@ -311,9 +307,7 @@ static void step_select(void)
 				highest = sockets[i] > highest ? sockets[i] : highest;
 			}
 	}
-	bounded(true);
 	CALL(select(highest + 1, &sets[0], &sets[1], &sets[2], &t));
-	bounded(false);
 	for (int s = 0; s < 3; s++)
 		for (int i = 0; i < SLOTS; i++)
 			if (sockets[i] >= 0 && FD_ISSET(sockets[i], &sets[s]))

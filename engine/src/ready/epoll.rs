@@ -7,6 +7,7 @@
 //! Level: an entry is reported while it is readable. Edge: once per arrival. One-shot:
 //! disarmed on both sides by the first report.
 
+mod handed;
 mod set;
 
 use self::set::EpollSet;
@@ -169,6 +170,8 @@ pub struct Epoll {
     /// The kernel's events filled the array: the engine's turn, until each entry had its.
     engine_turn: AtomicBool,
     fds: Mutex<Vec<RawFd>>,
+    /// Entries have the program's data in the kernel, as of the last change.
+    handed: AtomicBool,
     sleepers: AtomicU32,
     watchers: Mutex<Vec<Arc<Event>>>,
     stats: &'static IomuxBlock,
@@ -197,6 +200,7 @@ impl Epoll {
             kicking: AtomicBool::new(false),
             engine_turn: AtomicBool::new(false),
             fds: Mutex::new(vec![epfd]),
+            handed: AtomicBool::new(false),
             sleepers: AtomicU32::new(0),
             watchers: Mutex::new(Vec::new()),
             stats,
@@ -360,6 +364,7 @@ impl Epoll {
             event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, fd, 0)?;
             event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, fd, at)?;
         }
+        self.handed.store(false, Ordering::Relaxed);
         let mut first = false;
         if let Some(mut members) = self.members.lock() {
             first = members.list.is_empty();
@@ -463,31 +468,6 @@ impl Epoll {
                 events.poll_miss.add(1);
             }
             Err(_) => events.errors.add(1),
-        }
-    }
-
-    /// Another program is about to have the instance as well: entries get their own data back.
-    pub fn hand_over(&self, epfd: RawFd) {
-        let Some(members) = self.members.lock() else {
-            return;
-        };
-        for member in &members.list {
-            let kept = if member.armed {
-                member.events
-            } else {
-                member.events & (EPOLLONESHOT | EPOLLET)
-            };
-            let own = libc::epoll_event {
-                events: kept,
-                u64: member.data,
-            };
-            let at = std::ptr::from_ref(&own) as usize;
-            if member.events & EPOLLEXCLUSIVE == 0 {
-                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_MOD, member.fd, at);
-            } else {
-                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_DEL, member.fd, 0);
-                let _ = event::epoll_ctl(epfd, libc::EPOLL_CTL_ADD, member.fd, at);
-            }
         }
     }
 

@@ -59,12 +59,17 @@ pub(super) struct How {
 /// Waits until the set has something to report, the time-out passes (0) or a signal comes.
 #[inline]
 pub(super) fn wait<S: Set>(core: &Core, set: &mut S, how: How) -> Result<usize, Errno> {
+    let mut ready = 0;
+    let mask = set.ring_mask();
     if how.timeout == Some(0) {
-        core.poll_mask_whole(set.ring_mask());
+        core.poll_mask_whole(mask, || {
+            ready = set.engine_ready();
+            ready > 0
+        });
     } else {
-        core.poll_mask(set.ring_mask());
+        core.poll_mask(mask);
+        ready = set.engine_ready();
     }
-    let ready = set.engine_ready();
     // A signal that only the caller's mask lets in has to be seen: the kernel looks.
     let first = how.mask.is_some() || ready > 0 && set.kernel_first();
     if ready > 0 && !first {

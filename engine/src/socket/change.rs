@@ -358,6 +358,8 @@ impl Core {
             let ring = self.ring(index);
             let entry = entry_for(ring, now, Place::Here);
             ring.with(|state| {
+                // What is there already came to those who were there.
+                ring.drain_locked(state);
                 state.sharing = directory.mixed.now.clone();
                 state.put(entry)
             })
@@ -406,6 +408,7 @@ impl Core {
                 entries
             };
             ring.with(|state| {
+                ring.drain_locked(state);
                 state.sharing = directory.mixed.now.clone();
                 state.set_port(port, entries)
             })

@@ -325,7 +325,8 @@ impl UdpSocket {
     ) -> Option<Result<usize, Errno>> {
         match request {
             libc::FIONREAD => {
-                self.core.poll_mask_whole(self.ring_mask());
+                self.core
+                    .poll_mask_whole(self.ring_mask(), || self.readable());
                 let length = self.front_length()?;
                 Some(sock::store_int(arg, length as i32).map(|()| 0))
             }

@@ -7,9 +7,10 @@ use super::control::Control;
 use super::directory::Sockets;
 use super::fault::Failures;
 use super::groups::{HostGroups, Member};
+use super::io::Left;
 use super::migrate::Migrations;
 use super::moving::Arrivals;
-use super::path::{Polled, QueueAll, Ring};
+use super::path::{QueueAll, Ring, WHOLE_RING};
 use super::rings::{Allocation, RINGS, RingTable};
 use super::route::patient;
 use super::share::Mixed;
@@ -34,8 +35,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Frames handled by a poll on behalf of poll, select and epoll.
-const POLL_BURST: usize = 64;
+/// Frames handled by a poll on behalf of poll, select and epoll: what lies behind more than
+/// these may come one call later, if something else is ready.
+const POLL_BURST: usize = 256;
 
 /// Numbers that the data path reads, from the configuration.
 #[derive(Clone, Copy, Debug)]
@@ -294,23 +296,35 @@ impl Core {
         self.claimed.get_or_init(|| Event::open_for_kin().ok());
     }
 
-    /// Polls the rings of a mask for poll, select and epoll; true: some were busy.
+    /// Polls the rings of a mask for poll, select and epoll.
     #[inline]
-    pub fn poll_mask(&self, mut mask: u64) -> bool {
-        let mut busy = false;
-        while mask != 0 {
-            let index = mask.trailing_zeros();
-            mask &= mask - 1;
-            busy |= self.ring(index).poll(&mut QueueAll, POLL_BURST) == Polled::Busy;
-        }
-        busy
+    pub fn poll_mask(&self, mask: u64) {
+        self.poll_each(mask);
     }
 
-    /// As [`Self::poll_mask`] for a call that will not look again: what another thread is
-    /// taking from a ring just now is in its socket's queue afterwards.
-    pub fn poll_mask_whole(&self, mask: u64) {
-        if self.poll_mask(mask) {
-            self.wait_rings(mask);
+    #[inline]
+    fn poll_each(&self, mut mask: u64) -> Left {
+        let mut left = Left::default();
+        while mask != 0 {
+            let ring = self.ring(mask.trailing_zeros());
+            mask &= mask - 1;
+            left.note(ring.poll(&mut QueueAll, POLL_BURST), POLL_BURST);
+        }
+        left
+    }
+
+    /// For a call that will not look again: goes on until it `has` something or the rings are
+    /// empty. What another thread is taking just now is in its socket's queue afterwards.
+    #[inline]
+    pub fn poll_mask_whole(&self, mask: u64, mut has: impl FnMut() -> bool) {
+        for _ in 0..WHOLE_RING / POLL_BURST {
+            let left = self.poll_each(mask);
+            if left.busy {
+                self.wait_rings(mask);
+            }
+            if has() || !left.more {
+                break;
+            }
         }
     }
 

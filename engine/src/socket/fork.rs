@@ -121,9 +121,8 @@ impl ForkState {
         self.held.give(true);
         let mut directory = self.core.directory.lock();
         for socket in directory.sockets.all() {
-            if socket.sends_by_ring() {
-                socket.set_mode(Mode::Inherited);
-            }
+            // Also one of the kernel's: the parent may take it up before it is used here.
+            socket.set_mode(Mode::Inherited);
             // What ran in the parent's other threads does not run here.
             socket.set_rings(0);
             socket.unbound.store(false, Ordering::Release);

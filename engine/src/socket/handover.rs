@@ -121,7 +121,7 @@ impl UdpSocket {
             return Err(Reason::Forked);
         }
         self.core.backend_available()?;
-        if self.cutoff.get() != 0 && self.mode().is_engine() {
+        if self.cutoff.is_over() {
             return Err(Reason::Forked);
         }
         let local = Self::local_v4(control)?;
@@ -261,7 +261,7 @@ impl UdpSocket {
         let groups_changed = before.is_none_or(|b| b.wants.groups != wants.groups);
         let inode = sock::inode(fd).unwrap_or(0);
         if is_new {
-            self.cutoff.set(0);
+            self.cutoff.begin();
             self.core.look_for_others(directory, &wants, inode);
         }
         let shadow = self.core.shadow_for(directory, &wants, mask);
@@ -434,9 +434,7 @@ impl UdpSocket {
             } else {
                 self.moving.left();
             }
-            if self.cutoff.get() == 0 {
-                self.cutoff.set(clock::realtime());
-            }
+            self.cutoff.end(clock::realtime());
             self.set_mode(Mode::Kernel);
         }
         self.stats.life.handovers.add(1);
@@ -497,12 +495,13 @@ impl UdpSocket {
         self.set_rings(0);
         if self.cutoff.get() == 0 {
             let _ = bpf::detach(self.fd());
-            self.cutoff.set(clock::realtime());
+            self.cutoff.end(clock::realtime());
             // A device that steers goes on bringing to the parent until it knows.
             if let Some(event) = self.core.claimed() {
                 event.signal();
             }
         }
+        self.cutoff.end_for_good();
         self.set_mode(Mode::Kernel);
     }
 

@@ -1,5 +1,6 @@
 //! What passes between a socket call and the engine.
 
+use super::path::Polled;
 use crate::error::Errno;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::RawFd;
@@ -167,6 +168,25 @@ pub enum Sent {
     Kernel,
     /// The call fails.
     Failed(Errno),
+}
+
+/// What a look at rings left there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Left {
+    /// Some were in another thread's hands.
+    pub(super) busy: bool,
+    /// Some had as many frames as a look takes, or more.
+    pub(super) more: bool,
+}
+
+impl Left {
+    #[inline]
+    pub(super) fn note(&mut self, polled: Polled, budget: usize) {
+        match polled {
+            Polled::Busy => self.busy = true,
+            Polled::Frames(count) => self.more |= count >= budget,
+        }
+    }
 }
 
 #[cfg(test)]

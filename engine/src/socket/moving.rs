@@ -561,8 +561,7 @@ impl UdpSocket {
 
     /// Takes into the queue what the rings hold.
     fn empty_rings(&self) {
-        if self.poll_rings(&mut QueueAll) {
-            self.core.wait_rings(self.ring_mask());
-        }
+        let left = self.poll_rings(&mut QueueAll);
+        self.look_behind(left);
     }
 }

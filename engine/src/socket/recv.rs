@@ -1,7 +1,7 @@
 //! Receiving: the queue, the rings, by ratio the kernel; then sleep on all of them.
 
-use super::io::{Early, Receive, wanted};
-use super::path::{Direct, Polled, QueueAll};
+use super::io::{Early, Left, Receive, wanted};
+use super::path::{Direct, QueueAll, WHOLE_RING};
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
 use crate::ring::{Limit, Record, Spin, Turn};
@@ -120,32 +120,30 @@ impl UdpSocket {
 
     /// Polls the rings that bring this socket's datagrams.
     #[inline]
-    pub(super) fn poll_rings<D: Direct>(&self, direct: &mut D) -> bool {
-        let mut busy = false;
+    pub(super) fn poll_rings<D: Direct>(&self, direct: &mut D) -> Left {
+        let mut left = Left::default();
         let mut mask = self.ring_mask();
         while mask != 0 {
             let ring = self.core.ring(mask.trailing_zeros());
             mask &= mask - 1;
-            match ring.poll(direct, BURST) {
-                Polled::Busy => busy = true,
-                Polled::Frames(_) if direct.done() => return busy,
-                Polled::Frames(_) => {}
+            left.note(ring.poll(direct, BURST), BURST);
+            if direct.done() {
+                break;
             }
         }
-        busy
+        left
     }
 
-    /// Looks at the rings for a call that may take a datagram in place; also whether some
-    /// were in another thread's hands.
+    /// Looks at the rings for a call that may take a datagram in place.
     #[inline]
-    fn take<R: Receive>(&self, call: &mut R) -> (Option<Result<usize, Errno>>, bool) {
+    fn take<R: Receive>(&self, call: &mut R) -> (Option<Result<usize, Errno>>, Left) {
         let mut direct = DirectCall {
             socket: self,
             call,
             result: None,
         };
-        let busy = self.poll_rings(&mut direct);
-        (direct.result, busy)
+        let left = self.poll_rings(&mut direct);
+        (direct.result, left)
     }
 
     /// One look at queue and rings.
@@ -205,7 +203,7 @@ impl UdpSocket {
         match early {
             Early::Done(count) => Ok(count),
             Early::Failed(errno) => Err(errno),
-            Early::Nothing if self.takes_now() => self.recv_empty(call, flags, false),
+            Early::Nothing if self.takes_now() => self.recv_empty(call, flags, Left::default()),
             Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags),
         }
     }
@@ -227,7 +225,7 @@ impl UdpSocket {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        let (taken, busy) = if peek {
+        let (taken, left) = if peek {
             (None, self.poll_rings(&mut QueueAll))
         } else {
             self.take(call)
@@ -236,17 +234,16 @@ impl UdpSocket {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        self.recv_empty(call, flags, busy)
+        self.recv_empty(call, flags, left)
     }
 
-    /// The rings brought the call nothing. `busy`: some were not looked at.
+    /// The rings brought the call nothing.
     #[inline(never)]
-    fn recv_empty<R: Receive>(&self, call: &mut R, flags: i32, busy: bool) -> Result<usize, Errno> {
+    fn recv_empty<R: Receive>(&self, call: &mut R, flags: i32, left: Left) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
         let waits = self.waits(flags);
-        if busy && !waits {
-            // Whoever polls such a ring may hold our datagram just now.
-            self.core.wait_rings(self.ring_mask());
+        if (left.busy || left.more) && !waits {
+            self.look_behind(left);
         }
         if self.readable()
             && let Some(result) = self.pop(call, peek)
@@ -258,6 +255,23 @@ impl UdpSocket {
             self.recv_wait(call, peek)
         } else {
             self.recv_miss(call)
+        }
+    }
+
+    /// For a call that will not look again: its datagram may be behind those of others, or
+    /// just now in another thread's hands.
+    #[cold]
+    pub(super) fn look_behind(&self, mut left: Left) {
+        for _ in 0..WHOLE_RING / BURST {
+            if !left.more || self.readable() {
+                break;
+            }
+            let busy = left.busy;
+            left = self.poll_rings(&mut QueueAll);
+            left.busy |= busy;
+        }
+        if left.busy {
+            self.core.wait_rings(self.ring_mask());
         }
     }
 

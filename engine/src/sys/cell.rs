@@ -3,12 +3,16 @@
 //! The second counts the datagrams that were queued at the time of a fork and have been
 //! taken since, by whichever side. The first says since when (CLOCK_REALTIME, ns) the socket's datagrams are the kernel's
 //! again; 0 while they are the engine's. Whoever takes the filter off the kernel socket
-//! stores the time, and the process that polls skips everything younger.
+//! stores the time, and the process that polls skips everything younger. It is odd once a
+//! forked child has used the socket: then it is the kernel's for good.
 
 use super::raw::syscall6;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const CELLS: usize = 1024;
+/// The kernel's since before any datagram.
+const NEVER: u64 = 2;
+const BY_CHILD: u64 = 1;
 
 /// The shared page; made at the first use, never unmapped.
 static BASE: AtomicUsize = AtomicUsize::new(0);
@@ -56,7 +60,7 @@ fn base() -> Option<usize> {
 }
 
 impl Cell {
-    /// A cell with value 0. Where the shared page is full it is private: see [`Cell::shared`].
+    /// A cell of a socket that has never been the engine's. Where the shared page is full it is private: see [`Cell::shared`].
     #[must_use]
     pub fn new() -> Self {
         let generation = GENERATION.load(Ordering::Relaxed);
@@ -75,7 +79,7 @@ impl Cell {
             let word = unsafe { AtomicU64::from_ptr((base + index * 16) as *mut u64) };
             // SAFETY: as above; the second word of the cell.
             let claimed = unsafe { AtomicU64::from_ptr((base + index * 16 + 8) as *mut u64) };
-            word.store(0, Ordering::Release);
+            word.store(NEVER, Ordering::Release);
             return Self {
                 index: Some(index),
                 generation,
@@ -86,7 +90,7 @@ impl Cell {
         Self {
             index: None,
             generation,
-            word: Box::leak(Box::new(AtomicU64::new(0))),
+            word: Box::leak(Box::new(AtomicU64::new(NEVER))),
             claimed: Box::leak(Box::new(AtomicU64::new(0))),
         }
     }
@@ -124,9 +128,29 @@ impl Cell {
             .is_ok()
     }
 
-    /// Stores a value.
-    pub fn set(&self, value: u64) {
-        self.word.store(value, Ordering::Release);
+    /// The engine's from now on.
+    pub fn begin(&self) {
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// The kernel's since `now`, if it has not been already; true: it had not.
+    pub fn end(&self, now: u64) -> bool {
+        let new = now & !BY_CHILD;
+        let old = self
+            .word
+            .compare_exchange(0, new, Ordering::AcqRel, Ordering::Acquire);
+        old.is_ok()
+    }
+
+    /// A forked child uses the socket.
+    pub fn end_for_good(&self) {
+        self.word.fetch_or(BY_CHILD, Ordering::AcqRel);
+    }
+
+    /// [`Self::end_for_good`] was called.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.get() & BY_CHILD != 0
     }
 }
 
