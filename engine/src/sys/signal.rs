@@ -171,10 +171,10 @@ pub fn adopt(signal: i32) {
         let hidden = FLAGS[signal as usize].load(Ordering::Relaxed) & (RESETHAND | SIGINFO);
         let flags = now.flags & !SIGINFO | hidden;
         FLAGS[signal as usize].store(flags, Ordering::Relaxed);
-    } else {
-        FLAGS[signal as usize].store(now.flags, Ordering::Relaxed);
-        HANDLERS[signal as usize].store(now.handler, Ordering::Release);
+        return;
     }
+    FLAGS[signal as usize].store(now.flags, Ordering::Relaxed);
+    HANDLERS[signal as usize].store(now.handler, Ordering::Release);
     let wrapped = Action {
         handler: trampoline(),
         flags: kernel_flags(now.flags),
