@@ -1,5 +1,7 @@
 /* What a program has set for a signal is what it is told, and what happens. */
 #include "common.h"
+#include <stdatomic.h>
+#include <sys/syscall.h>
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 __sighandler_t bsd_signal(int signal, __sighandler_t handler);
@@ -82,6 +84,37 @@ static void wait_with_a_signal(void)
 	say("  caught %d", caught);
 }
 
+/* The kernel's own word for the handler, while signal(3) sets it over and over: there is never
+ * another one for a moment. */
+static atomic_bool setting = true;
+static atomic_int others;
+
+static void *look(void *unused)
+{
+	struct { void *handler; unsigned long flags; void *restorer; uint64_t mask; } first, now;
+	MUST(syscall(SYS_rt_sigaction, SIGUSR2, NULL, &first, 8));
+	while (atomic_load(&setting)) {
+		MUST(syscall(SYS_rt_sigaction, SIGUSR2, NULL, &now, 8));
+		others += now.handler != first.handler;
+	}
+	return unused;
+}
+
+static void set_over_and_over(void)
+{
+	pthread_t looker;
+	signal(SIGUSR2, plain);
+	MUST(pthread_create(&looker, NULL, look, NULL));
+	for (int i = 0; i < 100000; i++) {
+		signal(SIGUSR2, plain);
+		sysv_signal(SIGUSR2, plain);
+		sigset(SIGUSR2, plain);
+	}
+	setting = false;
+	pthread_join(looker, NULL);
+	say("another handler %d times", others);
+}
+
 int main(void)
 {
 	begin(30);
@@ -139,6 +172,7 @@ int main(void)
 	show("nodefer", SIGUSR1);
 	raise(SIGUSR1);
 	say("nested %d", nested);
+	set_over_and_over();
 	CALL(sigaction(99, &n, NULL));
 	show("after an error", SIGUSR1);
 	report();

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 static int fd;
-static volatile int handled, failed, other;
+static volatile int handled, failed, other, standard;
 
 static int one_life(void)
 {
@@ -21,7 +21,9 @@ static void handler(int signal, siginfo_t *info, void *context)
 {
 	int saved = errno;
 	(void)context;
-	other += signal != SIGRTMIN + 3 || info->si_code != SI_TIMER || info->si_value.sival_int != 77;
+	int value = signal == SIGUSR2 ? 55 : 77;
+	other += info->si_code != SI_TIMER || info->si_value.sival_int != value;
+	standard += signal == SIGUSR2;
 	failed += one_life();
 	handled++;
 	errno = saved;
@@ -35,20 +37,29 @@ int main(void)
 	peer_send(NEAR, PORT, "first");
 	say_recv("fd", fd, 0);
 	struct sigaction a = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART};
+	sigaddset(&a.sa_mask, SIGUSR2);
+	sigaddset(&a.sa_mask, SIGRTMIN + 3);
 	MUST(sigaction(SIGRTMIN + 3, &a, NULL));
-	timer_t timer;
+	MUST(sigaction(SIGUSR2, &a, NULL));
+	timer_t timer, second;
 	struct sigevent ev = {.sigev_notify = SIGEV_SIGNAL,
 	                      .sigev_signo = SIGRTMIN + 3,
 	                      .sigev_value = {.sival_int = 77}};
 	struct itimerspec every = {{0, 2000000}, {0, 2000000}}, never = {{0, 0}, {0, 0}};
 	MUST(timer_create(CLOCK_MONOTONIC, &ev, &timer));
+	ev.sigev_signo = SIGUSR2;
+	ev.sigev_value.sival_int = 55;
+	MUST(timer_create(CLOCK_MONOTONIC, &ev, &second));
 	struct rlimit none = {0, 0};
 	MUST(setrlimit(RLIMIT_SIGPENDING, &none));
 	MUST(timer_settime(timer, 0, &every, NULL));
+	every.it_value.tv_nsec = every.it_interval.tv_nsec = 2300000;
+	MUST(timer_settime(second, 0, &every, NULL));
 	int wrong = 0;
-	while (handled < 100)
+	while (handled - standard < 100 || standard < 100)
 		wrong += one_life();
 	MUST(timer_settime(timer, 0, &never, NULL));
+	MUST(timer_settime(second, 0, &never, NULL));
 	say("%d wrong, %d failed in handlers, %d other signals", wrong, failed, other);
 	peer_send(NEAR, PORT, "last");
 	say_recv("fd", fd, 0);

@@ -10,6 +10,7 @@
 //!
 //! Asynchronous cancellation (pthreads(7)) is deferred in a scope for the same reason.
 
+use super::carried::{self, Carried};
 use super::raw::syscall6;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,15 +33,12 @@ pub(super) struct Thread {
     pub(super) mutexes: AtomicU32,
     /// Signals that were put off, as a mask.
     blocked: AtomicU64,
-    /// The signal whose information is kept here, for the kernel could not; 0: none.
-    kept: AtomicU64,
-    information: [AtomicU64; INFORMATION],
+    /// What they carried.
+    pub(super) carried: Carried,
 }
 
-/// Words of a siginfo_t.
-const INFORMATION: usize = size_of::<libc::siginfo_t>() / 8;
-
-const _: () = assert!(size_of::<Thread>() == 160 && offset_of!(Thread, state) == 0);
+const SIZE: usize = 24 + carried::SIZE;
+const _: () = assert!(size_of::<Thread>() == SIZE && offset_of!(Thread, state) == 0);
 
 // One word reached by the thread pointer and a fixed distance (the initial-exec model), for
 // the library is loaded with the program: `thread_local!` would call a function.
@@ -50,10 +48,11 @@ std::arch::global_asm!(
     ".globl engine_thread",
     ".hidden engine_thread",
     ".type engine_thread,@object",
-    ".size engine_thread, 160",
+    ".size engine_thread, {size}",
     "engine_thread:",
-    ".zero 160",
+    ".zero {size}",
     ".popsection",
+    size = const SIZE,
 );
 
 /// The calling thread's.
@@ -185,6 +184,7 @@ fn end_slowly() {
         // the first that begins settles.
         change_mask(libc::SIG_UNBLOCK, set);
         thread.blocked.fetch_and(!set, Ordering::Relaxed);
+        thread.carried.forget(set);
     }
     if before & ASYNCHRONOUS != 0 {
         set_cancel_type(CANCEL_ASYNCHRONOUS);
@@ -300,84 +300,13 @@ unsafe fn frame_mask<'a>(context: usize) -> &'a mut u64 {
 }
 
 /// The mask of the time before.
-fn change_mask(how: i32, set: u64) -> u64 {
+pub(super) fn change_mask(how: i32, set: u64) -> u64 {
     let mut old = 0u64;
     let new = std::ptr::from_ref(&set).addr();
     let args = [how as usize, new, (&raw mut old).addr(), 8, 0, 0];
     // SAFETY: two eight-byte sets that outlive the call.
     let _ = unsafe { syscall6(libc::SYS_rt_sigprocmask, args) };
     old
-}
-
-/// Queues a signal for this very thread; `info` is the address of a siginfo_t.
-fn queue(signal: i32, info: usize) -> bool {
-    // SAFETY: no argument is a pointer.
-    let process = unsafe { syscall6(libc::SYS_getpid, [0; 6]) };
-    // SAFETY: as above.
-    let me = unsafe { syscall6(libc::SYS_gettid, [0; 6]) };
-    let (process, me) = (process.unwrap_or(0), me.unwrap_or(0));
-    // SAFETY: live, by this private function's callers.
-    unsafe {
-        syscall6(
-            libc::SYS_rt_tgsigqueueinfo,
-            [process, me, signal as usize, info, 0, 0],
-        )
-    }
-    .is_ok()
-}
-
-/// There was no room for a real-time signal with all that it carries (RLIMIT_SIGPENDING). The
-/// kernel takes a bare one even then, as kill(2) sends it: that goes instead, and
-/// [`recall`] gives it what it carried, or the first of several.
-#[cold]
-#[inline(never)]
-fn queue_bare(signal: i32, info: usize) -> bool {
-    let thread = thread();
-    let free = thread
-        .kept
-        .compare_exchange(0, signal as u64, Ordering::Relaxed, Ordering::Relaxed);
-    if free.is_ok() {
-        let info = std::ptr::with_exposed_provenance::<[u64; INFORMATION]>(info);
-        // SAFETY: the siginfo_t that the kernel wrote is of whole words.
-        let words = unsafe { info.read() };
-        for (word, value) in thread.information.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-    // SAFETY: all-zero is one, of kill(2) by nobody.
-    let mut bare: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    bare.si_signo = signal;
-    let queued = queue(signal, (&raw mut bare).expose_provenance());
-    if !queued && free.is_ok() {
-        thread.kept.store(0, Ordering::Relaxed);
-    }
-    queued
-}
-
-/// Before a handler runs: a [bare](queue_bare) signal carries again what it carried.
-#[inline]
-pub(super) fn recall(signal: i32, info: usize) {
-    if thread().kept.load(Ordering::Relaxed) == signal as u64 {
-        fill(info);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn fill(info: usize) {
-    let info = std::ptr::with_exposed_provenance_mut::<libc::siginfo_t>(info);
-    // SAFETY: what the kernel has just written for a handler of this thread.
-    let bare = unsafe { &*info };
-    // SAFETY: a signal of kill(2) has a sender, in the same place as any other.
-    if bare.si_code != libc::SI_USER || unsafe { bare.si_pid() } != 0 {
-        return;
-    }
-    let thread = thread();
-    let words = thread.information.each_ref();
-    let words = words.map(|word| word.load(Ordering::Relaxed));
-    // SAFETY: as large, and of whole words.
-    unsafe { info.cast::<[u64; INFORMATION]>().write(words) };
-    thread.kept.store(0, Ordering::Relaxed);
 }
 
 /// A handler is about to run: true if it is put off. `info` and `context` are what the kernel
@@ -390,7 +319,7 @@ pub(super) fn put_off(signal: i32, info: usize, context: usize) -> bool {
     let bit = 1u64 << (signal - 1);
     // With SA_NODEFER it would come back at once.
     let before = change_mask(libc::SIG_BLOCK, bit);
-    if !queue(signal, info) && !queue_bare(signal, info) {
+    if !carried::again(signal, info) {
         // Now, rather than never.
         if before & bit == 0 {
             change_mask(libc::SIG_UNBLOCK, bit);
@@ -569,5 +498,54 @@ mod tests {
         end_slowly();
         assert_eq!(ORDER.load(Ordering::SeqCst), 12);
         assert_eq!(blocked_now() & bit, 0);
+    }
+
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+
+    /// One digit a signal; its scope lets the next ones in where the action says so.
+    extern "C" fn note_turn(_: i32, info: *const libc::siginfo_t) {
+        // SAFETY: the kernel's, for a handler with SA_SIGINFO.
+        let info = unsafe { &*info };
+        // SAFETY: it was queued with a value.
+        let value = unsafe { info.si_value() }.sival_ptr.addr() as u64;
+        assert_eq!(info.si_errno, 0);
+        TURNS.store(TURNS.load(Ordering::SeqCst) * 10 + value, Ordering::SeqCst);
+        drop(enter());
+    }
+
+    #[test]
+    fn signals_that_are_put_off_keep_their_order() {
+        let signal = libc::SIGRTMIN() + 4;
+        let bit = 1u64 << (signal - 1);
+        let action = note_turn as extern "C" fn(i32, *const libc::siginfo_t) as usize;
+        // With SA_NODEFER Linux makes a frame for each before the last one's handler begins.
+        for (flags, turns) in [(0, 123_456), (libc::SA_NODEFER, 654_321)] {
+            handle(signal, action, flags);
+            TURNS.store(0, Ordering::SeqCst);
+            let scope = enter();
+            change_mask(libc::SIG_BLOCK, bit);
+            (1..=4).for_each(|n| queue(signal, n));
+            // The first is put off behind the others, and others come behind it.
+            change_mask(libc::SIG_UNBLOCK, bit);
+            queue(signal, 5);
+            queue(signal, 6);
+            assert_eq!(TURNS.load(Ordering::SeqCst), 0);
+            drop(scope);
+            assert_eq!(TURNS.load(Ordering::SeqCst), turns);
+            assert_eq!(blocked_now() & bit, 0);
+        }
+        // A token that is gone keeps nothing back.
+        let scope = enter();
+        queue(signal, 7);
+        // SAFETY: all-zero is a set.
+        let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: a set of ours.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+        // SAFETY: takes the pending one; nothing is asked of it.
+        unsafe { libc::sigwaitinfo(&raw const set, std::ptr::null_mut()) };
+        drop(scope);
+        TURNS.store(0, Ordering::SeqCst);
+        queue(signal, 8);
+        assert_eq!(TURNS.load(Ordering::SeqCst), 8);
     }
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code, reason = "the one module that talks to the kernel")]
 
 pub mod bpf;
+mod carried;
 pub mod cell;
 pub mod defer;
 pub mod event;

@@ -10,8 +10,8 @@
 //! delivery; what the program is told is what it set. Nothing is wrapped before the engine starts.
 //! Source: sigaction(2), signal(7).
 
-use super::defer;
 use super::raw::syscall6;
+use super::{carried, defer};
 use crate::error::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -86,7 +86,7 @@ extern "C" fn enter(signal: i32, info: usize, context: usize) {
         return;
     }
     defer::settle(signal, context);
-    defer::recall(signal, info);
+    carried::recall(signal, info);
     let index = signal as usize % SIGNALS;
     let handler = HANDLERS[index].load(Ordering::Acquire);
     let flags = FLAGS[index].load(Ordering::Relaxed);
