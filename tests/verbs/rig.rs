@@ -18,7 +18,7 @@ use tests::victim::{self, Variant};
 /// The victims' group and port.
 pub(crate) const TO: ([u8; 4], u16) = ([239, 78, 0, 1], 5000);
 /// Longer than it takes until others on the host are noticed.
-pub(crate) const NOTICED: Duration = Duration::from_millis(400);
+pub(crate) const NOTICED: Duration = Duration::from_millis(700);
 
 /// A file that goes with its value.
 #[derive(Debug)]

@@ -33,6 +33,17 @@ pub struct Flow {
     pub shared: bool,
 }
 
+/// Whether a device that steers by these flows brings all of a group, fragments as well:
+/// everything that is wanted of it is shared.
+#[must_use]
+pub fn is_whole(flows: &[Flow], destination: Ipv4Addr) -> bool {
+    destination.is_multicast()
+        && flows
+            .iter()
+            .filter(|f| f.destination == destination)
+            .all(|f| f.shared)
+}
+
 /// What becomes of a frame that a device brings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {

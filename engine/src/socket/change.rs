@@ -268,17 +268,33 @@ impl RingState {
         steer::flows(entries, self.ifindex, &scope, &shared)
     }
 
-    /// Flows that stay but for their sharing.
+    /// The flows of these and of all sockets of the ring.
+    pub(super) fn flows_with<'a, T: 'a>(
+        &self,
+        entries: impl Iterator<Item = &'a Entry<T>>,
+        sharing: &Sharing,
+    ) -> Vec<Flow> {
+        let mut flows = self.flows_if(entries, sharing);
+        flows.extend(self.flows_if(self.demux.entries(), sharing));
+        flows
+    }
+
+    /// Flows that stay but for their sharing, and the others of the same groups, for their rules
+    /// may change with that.
     fn changing_over(&self) -> Vec<Flow> {
         if self.delivery == Delivery::Tap {
             return Vec::new();
         }
         let mut flows = self.flows(self.demux.entries());
         let place = |f: &Flow| (f.destination, f.port, f.peer);
-        flows.retain(|f| {
-            let before = self.steered.iter().find(|b| place(b) == place(f));
-            before.is_some_and(|b| b.shared != f.shared)
-        });
+        let before = |f: &Flow| self.steered.iter().find(|b| place(b) == place(f));
+        let changed = |f: &&Flow| before(f).is_some_and(|b| b.shared != f.shared);
+        let groups: Vec<Ipv4Addr> = flows
+            .iter()
+            .filter(changed)
+            .map(|f| f.destination)
+            .collect();
+        flows.retain(|f| groups.contains(&f.destination) && before(f).is_some());
         flows
     }
 

@@ -224,6 +224,8 @@ impl UdpSocket {
             // The port is somebody else's, and so is what came for it.
             self.clear_queue();
         }
+        drop(control);
+        self.core.heed_own(self);
         result
     }
 
@@ -405,6 +407,7 @@ impl UdpSocket {
         drop(control);
         if changed {
             self.core.groups_changed();
+            self.core.heed_own(self);
         }
         self.forget_routes();
         Ok(result)

@@ -145,6 +145,8 @@ pub struct Core {
     pub(super) host_sockets: OnceCell<[Option<Text>; 2]>,
     /// The control thread is to look for others on our groups.
     pub(super) look_soon: AtomicBool,
+    /// Held for a whole look: no older one comes last. Nothing else is held before it.
+    pub(super) reviewing: Mutex<()>,
     readiness_calls: AtomicU32,
     poll_stats: &'static IomuxBlock,
     select_stats: &'static IomuxBlock,
@@ -205,6 +207,7 @@ impl Core {
             claimed: OnceCell::new(),
             host_sockets: OnceCell::new(),
             look_soon: AtomicBool::new(false),
+            reviewing: Mutex::default(),
             neighbors: Mutex::new(Vec::new()),
         }
     }

@@ -24,6 +24,7 @@ mod share;
 mod steer;
 mod told;
 mod udp;
+mod unwanted;
 
 pub use core::{Announce, Core, Follower, Tuning};
 pub(crate) use fork::ForkState;

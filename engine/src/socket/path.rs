@@ -10,6 +10,7 @@ use super::groups::HostGroups;
 use super::io::{Early, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
+use super::unwanted::give_back;
 use crate::clock;
 use crate::device::{Closed, Delivery, Flow, Opened, Queue, RxFrame, Transmit, Watch};
 use crate::net::Interface;
@@ -607,6 +608,8 @@ impl Ring {
                 }
             }
             return None;
+        } else if self.delivery == Delivery::Steered && self.is_here(*udp.dst.ip(), picture) {
+            give_back(udp);
         }
         self.stats.rx.not_ours.add_exclusive(1);
         None

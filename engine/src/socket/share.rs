@@ -15,21 +15,28 @@ use super::core::{Core, Directory, bits};
 use super::demux::{Entry, Place, Wants};
 use super::directory::Attached;
 use super::path::Ring;
-use super::udp::UdpSocket;
+use super::udp::{Mode, UdpSocket};
+use crate::clock;
 use crate::config::MixedHost;
-use crate::device::Delivery;
+use crate::device::{Delivery, is_whole};
 use crate::error::Reason;
 use crate::steering::{Subscribers, parse_bound};
 use crate::sys::bpf::{self, Shared};
 use crate::sys::file::Text;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Others are looked for this often, ns.
 pub(crate) const LOOK_EVERY: u64 = 50_000_000;
+/// The length of an IP packet.
+const LARGEST: u32 = 0xffff;
 /// How long a filter outlasts the sharing, ns.
 const GRACE: u64 = 300_000_000;
+/// How long nobody else is to be seen before a flow is exclusive again, ns: programs that open their
+/// sockets one by one, or start again, do not change over each time.
+const LINGER: u64 = 300_000_000;
 /// Bytes of /proc/net/udp that are read.
 const LIST_MOST: usize = 4 << 20;
 
@@ -38,6 +45,9 @@ const LIST_MOST: usize = 4 << 20;
 pub(super) struct Sharing {
     policy: MixedHost,
     subscribers: Arc<Subscribers>,
+    /// Groups that our sockets have joined and others want from one of their ports: they are shared
+    /// from all ports.
+    groups: Arc<BTreeSet<Ipv4Addr>>,
 }
 
 impl Default for Sharing {
@@ -45,6 +55,7 @@ impl Default for Sharing {
         Self {
             policy: MixedHost::Steer,
             subscribers: Arc::default(),
+            groups: Arc::default(),
         }
     }
 }
@@ -54,6 +65,18 @@ impl Sharing {
         Self {
             policy,
             subscribers: Arc::new(subscribers),
+            groups: Arc::default(),
+        }
+    }
+
+    /// Adds the groups of such wants that others have an eye on.
+    fn add_groups(&mut self, wants: &Wants) {
+        let joined = wants.groups.members().iter().map(|m| m.group);
+        let heard = |g: &Ipv4Addr| wants.local.is_unspecified() || wants.local == *g;
+        let others = |g: &Ipv4Addr| self.subscribers.want(*g, wants.port);
+        let found: Vec<_> = joined.filter(|g| heard(g) && others(g)).collect();
+        if !found.is_empty() {
+            Arc::make_mut(&mut self.groups).extend(found);
         }
     }
 
@@ -62,7 +85,7 @@ impl Sharing {
         match self.policy {
             MixedHost::Steer => false,
             MixedHost::Share => true,
-            MixedHost::Auto => self.subscribers.want(group, port),
+            MixedHost::Auto => self.groups.contains(&group) || self.subscribers.want(group, port),
         }
     }
 
@@ -76,7 +99,10 @@ impl Sharing {
         } else {
             MixedHost::Steer
         };
-        Self::of(policy, self.subscribers.union(&other.subscribers))
+        Self {
+            groups: Arc::new(self.groups.union(&other.groups).copied().collect()),
+            ..Self::of(policy, self.subscribers.union(&other.subscribers))
+        }
     }
 }
 
@@ -87,8 +113,13 @@ pub(super) struct Mixed {
     pub(super) now: Sharing,
     /// As the filters are made: this, and what is coming or has just gone.
     pub(super) filters: Sharing,
+    /// By which the filters expect fragments of a group from the rings as well: the lesser of what the
+    /// rings are steered by and what they will be. A moment's copies are better than losses.
+    whole: Sharing,
     /// When the filters are to be made as the rings are steered; 0: they are.
     grace_until: u64,
+    /// Since when others have been missed; 0: none.
+    fewer_since: u64,
 }
 
 /// The contents of our filter on a kernel socket.
@@ -179,13 +210,24 @@ impl Core {
                 shadow.taps.push(ring.ifindex);
                 continue;
             }
-            let flows = ring.with(|state| state.flows_if(one.iter(), &directory.mixed.filters));
-            let shared = flows.into_iter().flatten().filter(|f| f.shared);
-            shadow.shared.extend(shared.map(|f| Shared {
-                ifindex: ring.ifindex,
-                group: f.destination,
-                mtu: ring.mtu,
-            }));
+            let mixed = &directory.mixed;
+            ring.with(|state| {
+                let mut flows = state.flows_if(one.iter(), &mixed.filters);
+                flows.retain(|f| f.shared);
+                if flows.is_empty() {
+                    return;
+                }
+                let brought = state.flows_with(one.iter(), &mixed.whole);
+                shadow.shared.extend(flows.iter().map(|f| Shared {
+                    ifindex: ring.ifindex,
+                    group: f.destination,
+                    largest: if is_whole(&brought, f.destination) {
+                        LARGEST
+                    } else {
+                        ring.mtu
+                    },
+                }));
+            });
         }
         shadow.taps.dedup();
         shadow.shared.sort_unstable();
@@ -198,9 +240,9 @@ impl Core {
     pub(super) fn look_for_others(&self, directory: &mut Directory, wants: &Wants, inode: u64) {
         let policy = self.config.mixed_host();
         if policy != MixedHost::Auto || !may_have_others(wants) {
-            if directory.mixed.now.policy != policy {
-                directory.mixed.now.policy = policy;
-                directory.mixed.filters.policy = policy;
+            let mixed = &mut directory.mixed;
+            for sharing in [&mut mixed.now, &mut mixed.filters, &mut mixed.whole] {
+                sharing.policy = policy;
             }
             return;
         }
@@ -208,18 +250,29 @@ impl Core {
         if here.iter().any(|a| may_have_others(&a.wants)) {
             return; // the control thread looks
         }
-        let found = self.look(directory, Some((wants.port, inode)));
+        let mut found = self.look(directory, Some((wants, inode)));
+        // Groups of sockets that are there already change over when these have their filters.
+        let theirs = |g: &Ipv4Addr| {
+            let mut attached = directory.sockets.attached();
+            attached.any(|a| a.wants.groups.members().iter().any(|m| m.group == *g))
+        };
+        if found.groups.iter().any(theirs) {
+            Arc::make_mut(&mut found.groups).retain(|g| !theirs(g));
+            self.look_soon();
+        }
         let mixed = &mut directory.mixed;
         mixed.now.policy = found.policy;
         mixed.now = mixed.now.union(&found);
+        mixed.whole.policy = found.policy;
+        mixed.whole = mixed.whole.union(&found);
         mixed.filters = mixed.filters.union(&mixed.now);
         // Others may have gone from ports that nobody of ours had.
         mixed.grace_until = 1;
     }
 
-    /// Who else is on the ports of our sockets now; `new`: port and inode of one that is
-    /// about to be among them.
-    fn look(&self, directory: &Directory, new: Option<(u16, u64)>) -> Sharing {
+    /// Who else is on the ports of our sockets now; `new`: one that is about to be among
+    /// them, and its inode.
+    fn look(&self, directory: &Directory, new: Option<(&Wants, u64)>) -> Sharing {
         let policy = self.config.mixed_host();
         if policy != MixedHost::Auto {
             return Sharing::of(policy, Subscribers::default());
@@ -228,7 +281,7 @@ impl Core {
             let mixed = |a: &&Attached| may_have_others(&a.wants) && on_steering_ring(self, a);
             directory.sockets.attached().filter(mixed)
         };
-        let new_port = new.map(|n| n.0);
+        let new_port = new.map(|n| n.0.port);
         let ports: Vec<u16> = attached().map(|a| a.wants.port).chain(new_port).collect();
         if ports.is_empty() {
             return Sharing::of(policy, Subscribers::default());
@@ -249,7 +302,10 @@ impl Core {
         match v4 {
             Some(v4) => {
                 let host = [v4, v6].concat();
-                Sharing::of(policy, Subscribers::of(&host, &own, &ports))
+                let mut found = Sharing::of(policy, Subscribers::of(&host, &own, &ports));
+                let wants = attached().map(|a| &*a.wants).chain(new.map(|n| n.0));
+                wants.for_each(|w| found.add_groups(w));
+                found
             }
             // Whoever cannot look takes nothing away from anybody.
             None => Sharing::of(MixedHost::Share, Subscribers::default()),
@@ -283,18 +339,60 @@ impl Core {
         self.look_soon.load(Ordering::Relaxed)
     }
 
-    /// Looks for others and changes over; the control thread's.
+    /// A socket of this process that has a port and is the kernel's gets what it wants from now on, not
+    /// from the next look.
+    pub(super) fn heed_own(&self, socket: &UdpSocket) {
+        if socket.mode() != Mode::Kernel
+            || self.config.mixed_host() != MixedHost::Auto
+            || !self.any_steers()
+        {
+            return;
+        }
+        let Ok(local) = UdpSocket::local_v4(&socket.control.lock()) else {
+            return;
+        };
+        let (address, port) = (*local.ip(), local.port());
+        if !address.is_unspecified() && !address.is_multicast() {
+            return;
+        }
+        let news = {
+            let directory = self.directory.lock();
+            let here = directory.sockets.port(port);
+            let known = &directory.mixed.now.subscribers;
+            here.iter().any(|a| may_have_others(&a.wants)) && !known.lists(address, port)
+        };
+        if news {
+            self.review_sharing(clock::monotonic());
+        }
+    }
+
+    /// Looks for others and changes over.
     pub fn review_sharing(&self, now: u64) {
+        let _one = self.reviewing.lock();
         self.look_soon.store(false, Ordering::Relaxed);
         if !self.any_steers() {
             return;
         }
         let found = {
             let mut directory = self.directory.lock();
-            let found = self.look(&directory, None);
+            let mut found = self.look(&directory, None);
             let mixed = &mut directory.mixed;
+            let either = mixed.now.union(&found);
+            if either == found {
+                mixed.fewer_since = 0;
+            } else {
+                if mixed.fewer_since == 0 {
+                    mixed.fewer_since = now;
+                }
+                if now < mixed.fewer_since + LINGER {
+                    found = either.clone();
+                }
+            }
             if found != mixed.now {
-                mixed.filters = mixed.filters.union(&mixed.now).union(&found);
+                mixed.filters = mixed.filters.union(&either);
+                if either != found {
+                    mixed.whole = found.clone();
+                }
             } else if mixed.grace_until != 0 && now >= mixed.grace_until {
                 mixed.filters = found.clone();
                 mixed.grace_until = 0;
@@ -307,10 +405,13 @@ impl Core {
         let mut directory = self.directory.lock();
         if directory.mixed.now != found {
             directory.mixed.now = found.clone();
+            directory.mixed.whole = found.clone();
             directory.mixed.grace_until = now + GRACE;
             for ring in self.open_rings() {
                 ring.resteer(&found);
             }
+            drop(directory);
+            self.refilter_all();
         }
     }
 
@@ -382,6 +483,39 @@ mod tests {
             ..somebody_on(7)
         };
         assert!(!never.is_shared(GROUP, 7));
+    }
+
+    #[test]
+    fn a_joined_group_is_shared_from_all_ports() {
+        let via = crate::socket::groups::Via {
+            ifindex: 2,
+            by_index: true,
+            address: Ipv4Addr::UNSPECIFIED,
+        };
+        let mut groups = crate::socket::groups::Groups::default();
+        groups.apply(&crate::socket::groups::Change::Join(GROUP, via));
+        let wants = |port, local| Wants {
+            port,
+            local,
+            peer: None,
+            device: 0,
+            family_v4: true,
+            unicast: false,
+            multicast_all: true,
+            groups: groups.clone(),
+            since: 0,
+        };
+        let any = Ipv4Addr::UNSPECIFIED;
+        for (wants, shared) in [
+            (wants(7, any), true),
+            (wants(8, any), false),
+            (wants(7, Ipv4Addr::new(239, 0, 0, 9)), false),
+        ] {
+            let mut sharing = somebody_on(7);
+            sharing.add_groups(&wants);
+            assert_eq!(sharing.is_shared(GROUP, 9), shared, "{wants:?}");
+            assert_eq!(sharing.union(&somebody_on(8)).is_shared(GROUP, 9), shared);
+        }
     }
 
     #[test]

@@ -37,6 +37,12 @@ impl Subscribers {
         Self(list)
     }
 
+    /// Somebody has this port at this address.
+    #[must_use]
+    pub fn lists(&self, address: Ipv4Addr, port: u16) -> bool {
+        self.0.binary_search(&(port, address)).is_ok()
+    }
+
     /// Everybody of both.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {

@@ -119,9 +119,8 @@ pub struct Shared {
     pub ifindex: u32,
     /// The group.
     pub group: Ipv4Addr,
-    /// Largest IP packet; what is larger came in fragments, which the device left to the
-    /// kernel.
-    pub mtu: u32,
+    /// Largest IP packet that the device brings: what is larger came in fragments.
+    pub largest: u32,
 }
 
 /// The shadow socket's filter: refuses IPv4 to this host (unless `multicast_only`) or
@@ -147,7 +146,7 @@ pub fn shadow(interfaces: &[u32], multicast_only: bool, shared: &[Shared]) -> Pr
             op(LD_W_ABS, NET + 16),
             jump(JEQ, one.group.to_bits(), 0, 3),
             op(LD_H_ABS, NET + 2),
-            jump(JGT, one.mtu, 1, 0),
+            jump(JGT, one.largest, 1, 0),
             op(RET, 0),
         ]);
     }

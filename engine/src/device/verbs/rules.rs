@@ -6,7 +6,7 @@
 //! frame is lost, none comes twice, whichever way the flow changes. Several flows may come
 //! down to one rule (multicast by MAC address alone); it goes with the last of them.
 
-use crate::device::Flow;
+use crate::device::{Flow, is_whole};
 use crate::error::Reason;
 use crate::sys::verbs::{RuleSpec, UdpSpec};
 use crate::wire::multicast_mac;
@@ -27,7 +27,10 @@ pub(super) struct Scope {
 }
 
 /// The rules for these flows, sorted out so that each is there once; what several flows
-/// share with a shared one is shared.
+/// share with a shared one is shared. A group all of whose flows are shared has one rule
+/// without ports: it takes fragments as well, which a card tells by no port (not even
+/// the first, DPDK's guide to mlx5) and which the filter of a kernel socket cannot tell
+/// once they are whole.
 ///
 /// # Errors
 /// A flow that must not be steered.
@@ -38,7 +41,8 @@ pub(super) fn wanted(flows: &[Flow], scope: &Scope) -> Result<Vec<RuleSpec>, Rea
         if flow.port == ROCE_PORT {
             return Err(Reason::RocePort);
         }
-        let spec = rule(flow, scope);
+        let whole = is_whole(flows, flow.destination);
+        let spec = rule(flow, scope, whole);
         // Equal but for `shared`.
         let key = RuleSpec {
             shared: false,
@@ -55,11 +59,11 @@ pub(super) fn wanted(flows: &[Flow], scope: &Scope) -> Result<Vec<RuleSpec>, Rea
     Ok(order)
 }
 
-fn rule(flow: &Flow, scope: &Scope) -> RuleSpec {
+fn rule(flow: &Flow, scope: &Scope, whole: bool) -> RuleSpec {
     let multicast = flow.destination.is_multicast();
     let udp = UdpSpec {
         destination: flow.destination,
-        port: flow.port,
+        port: if whole { 0 } else { flow.port },
         peer: flow.peer.map(|peer| (*peer.ip(), peer.port())),
     };
     RuleSpec {

@@ -201,7 +201,7 @@ pub struct RuleSpec {
 pub struct UdpSpec {
     /// Destination address.
     pub destination: Ipv4Addr,
-    /// Destination port.
+    /// Destination port; 0: every port, and fragments, which no rule with a port takes.
     pub port: u16,
     /// Source address and port.
     pub peer: Option<(Ipv4Addr, u16)>,
@@ -210,13 +210,17 @@ pub struct UdpSpec {
 const ETHERTYPE_IPV4: u16 = 0x0800;
 
 impl RuleSpec {
+    fn takes_whole_group(&self) -> bool {
+        self.udp.is_some_and(|udp| udp.port == 0)
+    }
+
     /// As the library wants it. Numbers within the specifications are in network order.
     fn attr(&self) -> RuleAttr {
-        let specs = if self.udp.is_some() { 3 } else { 1 };
-        let size = if self.udp.is_some() {
-            size_of::<RuleAttr>()
-        } else {
-            offset_of!(RuleAttr, ipv4)
+        let whole = self.takes_whole_group();
+        let (specs, size) = match self.udp {
+            None => (1, offset_of!(RuleAttr, ipv4)),
+            Some(_) if whole => (2, offset_of!(RuleAttr, udp)),
+            Some(_) => (3, size_of::<RuleAttr>()),
         };
         let ethertype = if self.udp.is_some() {
             (ETHERTYPE_IPV4.to_be(), u16::MAX)
@@ -242,8 +246,9 @@ impl RuleSpec {
                 type_: ibv::IBV_FLOW_ATTR_NORMAL,
                 size: size as u16,
                 // A shared rule stands behind an ordinary one for the same flow: while one
-                // takes the other's place, every frame meets exactly one of them.
-                priority: u16::from(self.shared),
+                // takes the other's place, every frame meets exactly one of them. Of rules
+                // that overlap only one of a priority delivers: a whole group has its own.
+                priority: u16::from(self.shared) + u16::from(whole),
                 num_of_specs: specs,
                 port: self.port,
                 flags: if self.shared {
@@ -428,6 +433,24 @@ mod tests {
             [0, 0, 0, 0, 239, 1, 2, 3, 0, 0, 0, 0, 255, 255, 255, 255]
         );
         assert_eq!(bytes[90..98], [0x12, 0x34, 0, 0, 255, 255, 0, 0]);
+    }
+
+    #[test]
+    fn a_whole_group_is_told_by_its_address() {
+        let spec = RuleSpec {
+            mac: [1, 0, 0x5e, 1, 2, 3],
+            udp: Some(UdpSpec {
+                destination: Ipv4Addr::new(239, 1, 2, 3),
+                port: 0,
+                peer: None,
+            }),
+            port: 1,
+            shared: true,
+        };
+        let bytes = bytes(&spec);
+        assert_eq!(bytes.len(), 84, "no ports");
+        assert_eq!(bytes[8..14], [84, 0, 2, 0, 2, 1]);
+        assert_eq!(bytes[72..76], [239, 1, 2, 3]);
     }
 
     #[test]

@@ -63,6 +63,21 @@ fn groups_of_one_mac_address_come_down_to_one_rule() {
 }
 
 #[test]
+fn a_group_that_is_shared_from_all_ports_has_one_rule_with_its_fragments() {
+    let shared = |port, shared| Flow {
+        shared,
+        ..flow([239, 1, 1, 1], port)
+    };
+    let rules = wanted(&[shared(9, true), shared(10, true)], &SCOPE).unwrap();
+    assert_eq!(rules.len(), 1);
+    assert!(rules[0].shared && rules[0].udp.unwrap().port == 0);
+    // The kernel socket of the other port has no filter.
+    let rules = wanted(&[shared(9, true), shared(10, false)], &SCOPE).unwrap();
+    let ports: Vec<u16> = rules.iter().map(|r| r.udp.unwrap().port).collect();
+    assert_eq!(ports, [9, 10]);
+}
+
+#[test]
 fn the_cards_own_port_is_left_alone() {
     let flows = [flow([10, 0, 0, 1], 5000), flow([10, 0, 0, 1], 4791)];
     assert_eq!(wanted(&flows, &SCOPE), Err(Reason::RocePort));
@@ -86,21 +101,17 @@ impl Drop for Made {
     }
 }
 
+fn destination(spec: &RuleSpec) -> Option<Ipv4Addr> {
+    spec.udp.map(|udp| udp.destination)
+}
+
 fn create(table: &Rc<RefCell<Table>>, spec: &RuleSpec) -> Made {
     let mut state = table.borrow_mut();
     assert!(state.rules.insert(*spec), "made twice");
     let same = state
         .rules
         .iter()
-        .filter(|r| {
-            RuleSpec {
-                shared: false,
-                ..**r
-            } == RuleSpec {
-                shared: false,
-                ..*spec
-            }
-        })
+        .filter(|r| r.mac == spec.mac && destination(r) == destination(spec))
         .count();
     state.most_of_a_flow = state.most_of_a_flow.max(same);
     Made {
