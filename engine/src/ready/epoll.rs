@@ -36,6 +36,7 @@ const EPOLLEXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// address, so it collides with no pointer, and not a small number.
 const COOKIE: u64 = 0xd35c_1e77 << 32;
 const COOKIE_MASK: u64 = 0xffff_ffff << 32;
+const ORPHANS: usize = 64;
 
 /// An entry that is the engine's.
 #[derive(Debug)]
@@ -144,6 +145,9 @@ struct Members {
     turn: usize,
     /// Counts collections, so that an entry is in one of them once.
     round: u64,
+    /// Id and data of entries whose socket is closed here and, as far as one can know, held by
+    /// another process: the kernel still reports them. The last ones.
+    orphans: Vec<(u32, u64)>,
 }
 
 /// Shadow of one kernel epoll instance.
@@ -408,7 +412,8 @@ impl Epoll {
         let writable = members.list.iter().any(|m| m.events & KERNEL_BITS != 0);
         self.writable.store(writable, Ordering::Relaxed);
         self.core.rings_changed();
-        self.count.store(members.list.len(), Ordering::Release);
+        let count = members.list.len() + members.orphans.len();
+        self.count.store(count, Ordering::Release);
     }
 
     fn remove(&self, gone: impl Fn(&Member) -> bool) {
@@ -416,6 +421,23 @@ impl Epoll {
             members.list.retain(|m| !gone(m));
             self.note(&members);
         }
+    }
+
+    /// The kernel has taken these out, unless another process holds their files.
+    fn abandon(&self, gone: impl Fn(&Member) -> bool) {
+        if crate::socket::held_elsewhere()
+            && let Some(mut members) = self.members.lock()
+        {
+            let Members { list, orphans, .. } = &mut *members;
+            for member in list.iter().filter(|m| gone(m)) {
+                if orphans.len() == ORPHANS {
+                    orphans.remove(0);
+                }
+                orphans.push((member.id, member.data));
+                self.foreign.store(true, Ordering::Relaxed);
+            }
+        }
+        self.remove(gone);
     }
 
     /// epoll_wait and its kin; `mask` as in [`super::poll()`].
@@ -508,9 +530,8 @@ impl Follower for Epoll {
         }
     }
 
-    /// The kernel has taken it out of every set.
     fn closed(&self, socket: &UdpSocket) {
-        self.remove(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
+        self.abandon(|m| matches!(&m.object, Object::Udp(s) if std::ptr::eq(&**s, socket)));
         if self.kicks_for(|k| std::ptr::eq(&*k.socket, socket)) {
             self.end_kick();
         }

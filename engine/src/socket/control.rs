@@ -45,6 +45,8 @@ pub(super) struct Control {
     pub(super) local: Option<SocketAddr>,
     /// Connected peer.
     pub(super) peer: Option<SocketAddr>,
+    /// It has had one.
+    pub(super) had_peer: bool,
     pub(super) groups: Groups,
     pub(super) multicast_all: bool,
     /// SO_REUSEADDR or SO_REUSEPORT: unicast may be another process's.
@@ -101,6 +103,7 @@ impl Control {
         Self {
             local: None,
             peer: None,
+            had_peer: false,
             groups: Groups::default(),
             multicast_all: ip(libc::IP_MULTICAST_ALL, 1) != 0,
             shared_port: false,
@@ -297,6 +300,7 @@ impl UdpSocket {
             .flatten()
             .filter(|a| a.port() != 0);
         control.peer = sock::peer_name(fd).ok().flatten();
+        control.had_peer |= control.peer.is_some();
         let peer = control.peer.and_then(v4).map_or(0, |p| {
             u64::from(u32::from(*p.ip())) << 32 | u64::from(p.port())
         });
@@ -646,6 +650,9 @@ impl UdpSocket {
         let mut control = self.control.lock();
         control.stays = control.stays.or(Some(reason));
         self.reconcile(&mut control);
+        if reason == Reason::HandedOver {
+            super::fork::hold_elsewhere();
+        }
         if reason == Reason::HandedOver && control.device == 0 {
             drop(control);
             self.give_queue_back();

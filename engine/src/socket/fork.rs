@@ -18,11 +18,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const TRIES: u32 = 100_000;
 
 static FORKED_CHILD: AtomicBool = AtomicBool::new(false);
+static HELD_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// This process was forked from one that had an engine.
 #[must_use]
 pub fn in_forked_child() -> bool {
     FORKED_CHILD.load(Ordering::Relaxed)
+}
+
+/// Another process may hold files of this one: a close here does not end them.
+#[must_use]
+pub fn held_elsewhere() -> bool {
+    HELD_ELSEWHERE.load(Ordering::Relaxed)
+}
+
+/// From now on one may.
+pub(super) fn hold_elsewhere() {
+    HELD_ELSEWHERE.store(true, Ordering::Relaxed);
 }
 
 /// What is held across fork: no lock of the control plane is anybody's, none of the data path
@@ -109,12 +121,14 @@ impl Core {
 impl ForkState {
     /// In the parent: everything goes on.
     pub(crate) fn end_parent(mut self) {
+        hold_elsewhere();
         self.held.give(false);
     }
 
     /// In the child: every socket is the parent's until its first use here.
     pub(crate) fn end_child(mut self) {
         FORKED_CHILD.store(true, Ordering::Relaxed);
+        hold_elsewhere();
         self.core.forked.store(true, Ordering::Relaxed);
         ring::renew_in_child();
         ring::forget_spinners();

@@ -28,7 +28,7 @@ mod unwanted;
 
 pub use core::{Announce, Core, Follower, Tuning};
 pub(crate) use fork::ForkState;
-pub use fork::in_forked_child;
+pub use fork::{held_elsewhere, in_forked_child};
 pub use path::Ring;
 pub(crate) use share::LOOK_EVERY;
 pub use told::Calls;

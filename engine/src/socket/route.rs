@@ -83,8 +83,13 @@ impl Core {
         let multicast = dst.is_multicast();
         let bound = Some(*local.ip()).filter(|ip| !ip.is_unspecified() && !ip.is_multicast());
         let mut source = options.source.filter(|s| !s.is_unspecified()).or(bound);
-        if source.is_none() && socket.family == Family::V6 && local.ip().is_multicast() {
-            return None; // Linux takes the group for the source there, which is EINVAL
+        if source.is_none()
+            && local.ip().is_multicast()
+            && (socket.family == Family::V6 || control.had_peer)
+        {
+            // Linux takes the group for the source there, which is EINVAL, and here the one that
+            // the first connect chose.
+            return None;
         }
         let mut oif = options
             .ifindex

@@ -102,23 +102,28 @@ impl EpollSet<'_> {
             let mut event = self.out[i];
             let data = event.u64;
             if data & COOKIE_MASK == COOKIE {
-                let Some(member) = members.list.iter_mut().find(|m| m.id == data as u32) else {
+                let id = data as u32;
+                let Members { list, orphans, .. } = &mut *members;
+                if let Some(member) = list.iter_mut().find(|m| m.id == id) {
+                    if !member.armed || member.reported == round {
+                        continue;
+                    }
+                    let bits = event.events;
+                    if bits & (EPOLLIN | EPOLLRDNORM | libc::EPOLLERR as u32) != 0
+                        && let Object::Udp(socket) = &member.object
+                    {
+                        socket.hint_kernel();
+                    }
+                    event = libc::epoll_event {
+                        events: bits | member.engine_bits(),
+                        u64: member.data,
+                    };
+                    member.report(round);
+                } else if let Some((_, own)) = orphans.iter().find(|o| o.0 == id) {
+                    event.u64 = *own;
+                } else {
                     continue; // removed meanwhile
-                };
-                if !member.armed || member.reported == round {
-                    continue;
                 }
-                let bits = event.events;
-                if bits & (EPOLLIN | EPOLLRDNORM | libc::EPOLLERR as u32) != 0
-                    && let Object::Udp(socket) = &member.object
-                {
-                    socket.hint_kernel();
-                }
-                event = libc::epoll_event {
-                    events: bits | member.engine_bits(),
-                    u64: member.data,
-                };
-                member.report(round);
             }
             self.out[self.filled] = event;
             self.filled += 1;
