@@ -73,6 +73,11 @@ fn assert_reasons(run: &Finished, snapshot: &Snapshot, least: usize) {
         .filter_map(|(fd, what)| Some((fd.parse().ok()?, what)))
         .collect();
     assert!(expected.len() >= least, "{}", run.stdout);
+    let inodes: std::collections::HashSet<u64> = snapshot.sockets.iter().map(|s| s.inode).collect();
+    assert!(
+        inodes.len() == snapshot.sockets.len() && !inodes.contains(&0),
+        "{inodes:?}"
+    );
     for (fd, what) in expected {
         let socket = snapshot.sockets.iter().find(|s| s.fd == fd);
         let told = socket.map(|s| match s.reason {

@@ -506,6 +506,7 @@ impl Core {
     /// The shadow of a new kernel socket.
     pub fn open_udp(&'static self, fd: RawFd, family: Family, nonblocking: bool) -> Arc<UdpSocket> {
         let stats = self.publisher.socket(fd);
+        stats.set_inode(sock::inode(fd).unwrap_or(0));
         let mut control = Control::of_new(fd, family);
         control.receive_limit = self.receive_limit(control.receive_limit);
         let namespace = sock::namespace(fd);
