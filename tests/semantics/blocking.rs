@@ -108,6 +108,16 @@ mod under_reader {
     }
 }
 
+mod jvm {
+    use super::matrix;
+
+    matrix! {
+        "close_as_java", rx 1 tx 0:
+        closes: ;
+        leaves_and_closes: "leaves";
+    }
+}
+
 mod shut {
     use super::matrix;
 

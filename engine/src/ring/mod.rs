@@ -12,4 +12,4 @@ mod sync;
 
 pub use lock::{Guard, Lock, Visit, is_single, mode, renew_in_child, set_mode, switches, visit};
 pub use queue::{Queue, Record};
-pub use spin::{Limit, Spin, Turn, forget_spinners, set_yield};
+pub use spin::{Limit, Patience, Spin, Turn, forget_spinners, set_yield};

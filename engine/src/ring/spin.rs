@@ -57,6 +57,17 @@ pub enum Turn {
     Interrupted,
 }
 
+/// How long a call has waited and for what: it goes along when the call goes on to wait elsewhere, for its socket has moved.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    started: Option<Nanos>,
+    /// Absolute, CLOCK_MONOTONIC.
+    deadline: Option<Nanos>,
+    /// Handlers that had run at the first look, some microseconds into the call: one that
+    /// ran before that might as well have run before the call.
+    signals: Option<signal::Counts>,
+}
+
 /// One waiting call.
 #[derive(Debug)]
 pub struct Spin {
@@ -65,13 +76,8 @@ pub struct Spin {
     kernel_every: u32,
     next_kernel: u32,
     next_clock: u32,
-    started: Option<Nanos>,
     looked: Nanos,
-    /// Absolute, CLOCK_MONOTONIC.
-    deadline: Option<Nanos>,
-    /// Handlers that had run at the first look, some microseconds into the call: one that
-    /// ran before that might as well have run before the call.
-    signals: Option<signal::Counts>,
+    patience: Patience,
     /// EINTR even after handlers with SA_RESTART.
     restarts: bool,
     counted: bool,
@@ -97,15 +103,33 @@ impl Spin {
             kernel_every,
             next_kernel: kernel_every,
             next_clock: CLOCK_TURNS,
-            started,
             looked: 0,
-            deadline: timeout.and_then(|t| started.map(|s| s.saturating_add(t))),
-            signals: None,
+            patience: Patience {
+                started,
+                deadline: timeout.and_then(|t| started.map(|s| s.saturating_add(t))),
+                signals: None,
+            },
             restarts,
             counted: false,
             crowded: false,
             cores,
         }
+    }
+
+    /// The same call goes on to wait.
+    #[must_use]
+    pub fn after(mut self, before: Option<&Patience>) -> Self {
+        if let Some(before) = before {
+            self.patience = *before;
+        }
+        self
+    }
+
+    /// For [`Self::after`].
+    #[must_use]
+    pub fn patience(&mut self) -> Patience {
+        let _ = self.interrupted();
+        self.patience
     }
 
     /// After a turn that found nothing.
@@ -155,8 +179,8 @@ impl Spin {
             return Turn::Interrupted;
         }
         let now = clock::monotonic();
-        let started = *self.started.get_or_insert(now);
-        if self.deadline.is_some_and(|d| now >= d) {
+        let started = *self.patience.started.get_or_insert(now);
+        if self.patience.deadline.is_some_and(|d| now >= d) {
             return Turn::Expired;
         }
         if let Limit::Time(most) = self.limit
@@ -187,7 +211,7 @@ impl Spin {
     #[must_use]
     pub fn interrupted(&mut self) -> bool {
         let now = signal::counts();
-        let first = *self.signals.get_or_insert(now);
+        let first = *self.patience.signals.get_or_insert(now);
         now.interrupting != first.interrupting
             || !self.restarts && now.restarting != first.restarting
     }
@@ -209,7 +233,9 @@ impl Spin {
     /// Nanoseconds until the caller's time-out, None: no time-out.
     #[must_use]
     pub fn remaining(&self) -> Option<Nanos> {
-        self.deadline.map(|d| d.saturating_sub(clock::monotonic()))
+        self.patience
+            .deadline
+            .map(|d| d.saturating_sub(clock::monotonic()))
     }
 }
 

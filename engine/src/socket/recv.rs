@@ -4,7 +4,7 @@ use super::io::{Early, Left, Receive, wanted};
 use super::path::{Direct, QueueAll, WHOLE_RING};
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
-use crate::ring::{Limit, Record, Spin, Turn};
+use crate::ring::{Limit, Patience, Record, Spin, Turn};
 use crate::sys::defer;
 use crate::sys::event::{self, Event, SignalHold};
 use crate::sys::leave::Kept;
@@ -203,20 +203,28 @@ impl UdpSocket {
         match early {
             Early::Done(count) => Ok(count),
             Early::Failed(errno) => Err(errno),
-            Early::Nothing if self.takes_now() => self.recv_empty(call, flags, Left::default()),
-            Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags),
+            Early::Nothing if self.takes_now() => {
+                self.recv_empty(call, flags, Left::default(), None)
+            }
+            Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags, None),
         }
     }
 
     /// Something is queued, several rings, a frame of another kind, or not a usual call.
     #[inline(never)]
-    fn recv_else<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
+    fn recv_else<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        flags: i32,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
         if self.habits.watch_receives() {
             self.begin_receive(flags)?;
         }
         if self.mode() != Mode::Engine || flags & libc::MSG_ERRQUEUE != 0 || self.cutoff.get() != 0
         {
-            return self.recv_aside(fd, call, flags);
+            return self.recv_aside(fd, call, flags, patience);
         }
         let peek = flags & libc::MSG_PEEK != 0;
         if self.readable()
@@ -234,12 +242,18 @@ impl UdpSocket {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
-        self.recv_empty(call, flags, left)
+        self.recv_empty(call, flags, left, patience)
     }
 
     /// The rings brought the call nothing.
     #[inline(never)]
-    fn recv_empty<R: Receive>(&self, call: &mut R, flags: i32, left: Left) -> Result<usize, Errno> {
+    fn recv_empty<R: Receive>(
+        &self,
+        call: &mut R,
+        flags: i32,
+        left: Left,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
         let peek = flags & libc::MSG_PEEK != 0;
         let waits = self.waits(flags);
         if (left.busy || left.more) && !waits {
@@ -252,7 +266,7 @@ impl UdpSocket {
             return result;
         }
         if waits {
-            self.recv_wait(call, peek)
+            self.recv_wait(call, peek, patience)
         } else {
             self.recv_miss(call)
         }
@@ -277,7 +291,13 @@ impl UdpSocket {
 
     /// Not, or no longer, served by the engine.
     #[cold]
-    fn recv_aside<R: Receive>(&self, fd: RawFd, call: &mut R, flags: i32) -> Result<usize, Errno> {
+    fn recv_aside<R: Receive>(
+        &self,
+        fd: RawFd,
+        call: &mut R,
+        flags: i32,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
         match self.mode() {
             Mode::Inherited => self.claim(),
             mode if mode.is_engine() && self.cutoff.get() != 0 => self.settle_forked(),
@@ -285,7 +305,7 @@ impl UdpSocket {
         }
         let special = flags & libc::MSG_ERRQUEUE != 0;
         if !special && (self.mode() == Mode::CatchingUp || self.moving.has_left()) {
-            return self.recv_while_moving(call, flags);
+            return self.recv_while_moving(call, flags, patience);
         }
         if !special
             && self.readable()
@@ -294,14 +314,16 @@ impl UdpSocket {
             return result;
         }
         let blocking = self.waits(flags);
-        if blocking && !special && self.awaits_engine() {
-            return self.recv_unbound(call, flags);
+        // A call that has waited already: between two waits, too, a handler ends it, its time
+        // goes on, and another thread may have closed the socket.
+        if blocking && !special && (self.awaits_engine() || patience.is_some()) {
+            return self.recv_by_turns(call, flags, patience);
         }
         let mut reader = Kept::new(KernelReader::begin(self));
         // `attach` sets the mode first and looks for readers then: one of us sees the other.
         if self.mode().is_engine() && !special && self.cutoff.get() == 0 {
             drop(reader);
-            return self.recv_else(fd, call, flags);
+            return self.recv_else(fd, call, flags, patience);
         }
         let result = if blocking {
             let _armed = reader.arm();
@@ -316,17 +338,20 @@ impl UdpSocket {
 
     /// Waits, if it may, for what comes first while the socket moves.
     #[cold]
-    fn recv_while_moving<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
+    fn recv_while_moving<R: Receive>(
+        &self,
+        call: &mut R,
+        flags: i32,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
         let waits = self.waits(flags);
-        let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
-        let cores = self.core.tuning.cores;
-        let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
+        let mut spin = self.spin(Limit::Never, 0, patience);
         let mut blocked = Kept::new(waits.then(|| Blocked::begin(self)));
         let _blocked = blocked.arm_if(waits);
         loop {
             let mode = self.mode();
             match self.recv_moving(self.fd(), call, flags & libc::MSG_PEEK != 0) {
-                None => return self.recv_else(self.fd(), call, flags),
+                None => return self.recv_else(self.fd(), call, flags, Some(&spin.patience())),
                 Some(Err(Errno::AGAIN)) if waits => {
                     if self.shut.load(Ordering::Acquire) {
                         return self.ask_kernel(call, self.fd(), 0);
@@ -338,21 +363,24 @@ impl UdpSocket {
         }
     }
 
-    /// Waits on a socket without a port: another thread may give it one, and with it the
-    /// engine, which a call inside the kernel would never notice.
+    /// Waits on a socket of the kernel's that may be the engine's at any time, which a call
+    /// inside the kernel would never notice: it has no port yet, or had the engine before.
     #[cold]
-    fn recv_unbound<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Errno> {
-        let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
-        let cores = self.core.tuning.cores;
-        let mut spin = Spin::new(Limit::Never, 0, timeout, timeout.is_none(), cores);
+    fn recv_by_turns<R: Receive>(
+        &self,
+        call: &mut R,
+        flags: i32,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
+        let mut spin = self.spin(Limit::Never, 0, patience);
         let mut blocked = Kept::new(Blocked::begin(self));
         let _blocked = blocked.arm();
         loop {
             if let Some(result) = self.kernel_now(call, Mode::Kernel) {
                 return result;
             }
-            if self.mode() != Mode::Kernel || !self.awaits_engine() {
-                return self.recv_else(self.fd(), call, flags);
+            if self.mode() != Mode::Kernel || !(self.awaits_engine() || patience.is_some()) {
+                return self.recv_else(self.fd(), call, flags, Some(&spin.patience()));
             }
             if self.shut.load(Ordering::Acquire) {
                 return self.ask_kernel(call, self.fd(), 0);
@@ -391,23 +419,17 @@ impl UdpSocket {
 
     /// Spins, then sleeps, until something comes.
     #[inline(never)]
-    fn recv_wait<R: Receive>(&self, call: &mut R, peek: bool) -> Result<usize, Errno> {
-        let timeout = match self.receive_timeout.load(Ordering::Relaxed) {
-            0 => None,
-            ns => Some(ns),
-        };
-        let tuning = &self.core.tuning;
-        let limit = match tuning.rx_poll {
+    fn recv_wait<R: Receive>(
+        &self,
+        call: &mut R,
+        peek: bool,
+        patience: Option<&Patience>,
+    ) -> Result<usize, Errno> {
+        let limit = match self.core.tuning.rx_poll {
             -1 => Limit::Never,
             turns => Limit::Turns(turns.max(1) as u64),
         };
-        let mut spin = Kept::new(Spin::new(
-            limit,
-            self.kernel_every(),
-            timeout,
-            timeout.is_none(),
-            tuning.cores,
-        ));
+        let mut spin = Kept::new(self.spin(limit, self.kernel_every(), patience));
         let mut spin = spin.arm();
         // From the first slow step on, a close elsewhere leaves the kernel socket to us.
         let mut blocked = Kept::new(None);
@@ -420,7 +442,7 @@ impl UdpSocket {
             if self.mode() != Mode::Engine || self.cutoff.get() != 0 {
                 // Taken from the engine meanwhile: the rest of the wait is the kernel's.
                 let flags = if peek { libc::MSG_PEEK } else { 0 };
-                return self.recv_aside(self.fd(), call, flags);
+                return self.recv_aside(self.fd(), call, flags, Some(&spin.patience()));
             }
             if !spin.crowded() {
                 self.glance();
@@ -449,6 +471,14 @@ impl UdpSocket {
                 }
             }
         }
+    }
+
+    /// The wait of a receive call: SO_RCVTIMEO is its time-out, and with one SA_RESTART does
+    /// not count (signal(7)).
+    fn spin(&self, limit: Limit, kernel_every: u32, patience: Option<&Patience>) -> Spin {
+        let timeout = Some(self.receive_timeout.load(Ordering::Relaxed)).filter(|ns| *ns != 0);
+        let cores = self.core.tuning.cores;
+        Spin::new(limit, kernel_every, timeout, timeout.is_none(), cores).after(patience)
     }
 
     /// The short part of a turn: watches the rings' heads without taking any lock.

@@ -85,11 +85,24 @@ fn receive_slowly(
 /// A call that may never return here.
 #[inline(never)]
 fn receive_waiting(found: Ref<'_>, fd: RawFd, call: receive::Simple, early: Early) -> Verdict {
-    let mut found = Kept::new(found);
-    match &found.arm().object {
-        Object::Udp(socket) => receive_on(socket, fd, call, early),
-        Object::Epoll(_) => Verdict::PassThrough,
+    let mut kept = Kept::new(found);
+    let found = kept.arm();
+    let Object::Udp(socket) = &found.object else {
+        return Verdict::PassThrough;
+    };
+    let verdict = receive_on(socket, fd, call.again(), early);
+    if was_overtaken(socket, &verdict) {
+        drop(found);
+        drop(kept);
+        return receive_simple(fd, &call);
     }
+    verdict
+}
+
+/// Another thread closed the number, or gave it to another file, before the call waited: to
+/// the program the call came after that.
+fn was_overtaken(socket: &UdpSocket, verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Failed(Errno(libc::EBADF))) && socket.fd() < 0
 }
 
 #[inline]
@@ -138,6 +151,7 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
     };
     match socket.recv(fd, &mut call, flags, early) {
         Err(Errno(libc::ENOTSOCK)) => forget(fd),
+        Err(Errno(libc::EBADF)) if socket.fd() < 0 => Verdict::PassThrough,
         result => result.into(),
     }
 }

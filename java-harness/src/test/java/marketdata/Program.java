@@ -62,6 +62,11 @@ final class Program implements AutoCloseable {
         return Result.parse(await(line -> line.startsWith(Result.PREFIX)));
     }
 
+    /** Waits for a line of a program that is not one of this project. */
+    void awaitLine(String line) throws InterruptedException {
+        await(line::equals);
+    }
+
     /** Waits for the result, then for the end, which must be a success. */
     Result finish() throws InterruptedException, IOException {
         Result result = awaitResult();
