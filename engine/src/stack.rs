@@ -485,7 +485,11 @@ impl Control {
     fn netlink(&mut self) {
         let changes = {
             let mut tables = self.core.tables.write();
-            self.monitor.receive(&mut tables)
+            let changes = self.monitor.receive(&mut tables);
+            if changes.is_ok_and(|c| c.intersects(Changes::GROUPS)) {
+                self.core.groups_pending.store(true, Ordering::Release);
+            }
+            changes
         };
         if let Ok(changes) = changes {
             self.follow(changes);

@@ -27,16 +27,7 @@ engine! {
     mc_all rx 3 tx 0;
     mc_sources rx 4 tx 0;
     mc_loop rx 0 tx 1;
-}
-
-/// Until a verbs device is open, which takes long on a crowded machine, the kernel serves.
-#[test]
-fn join_while_reading() {
-    let by_engine = match Backend::current() {
-        Backend::Packet => 3,
-        Backend::Verbs => 0,
-    };
-    Case::new("join_while_reading").engine(by_engine, 0).run();
+    join_while_reading rx 3 tx 0;
 }
 
 /// `numbers` datagrams to the group from the far host; returns when all are sent.

@@ -16,6 +16,7 @@ int main(void)
 	pthread_t thread;
 	begin(15);
 	peer_start();
+	udp_bound("0.0.0.0", PORT + 1); /* the device is open before the group is joined */
 	fd = udp_shared("0.0.0.0", PORT);
 	MUST(-pthread_create(&thread, NULL, reader, NULL));
 	sleep_ms(100);

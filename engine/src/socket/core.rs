@@ -118,6 +118,8 @@ pub struct Core {
     pub tables: RwLock<Tables>,
     /// Members of groups that all members filter by source; see [`HostGroups`].
     filtered: Mutex<Vec<Member>>,
+    /// Netlink has told of groups that the rings have not been shown. Written under `tables`.
+    pub(crate) groups_pending: AtomicBool,
     /// Held from reading the host's groups to keeping them: no older reading comes last.
     regrouping: Mutex<()>,
     pub(super) routes: Mutex<Option<RouteClient>>,
@@ -191,6 +193,7 @@ impl Core {
             forked: AtomicBool::new(false),
             tables: RwLock::new(tables),
             filtered: Mutex::new(Vec::new()),
+            groups_pending: AtomicBool::new(false),
             regrouping: Mutex::new(()),
             routes: Mutex::new(routes),
             monitor: Mutex::new(None),
@@ -594,7 +597,9 @@ impl Core {
         let groups = users.into_iter().map(|(membership, _)| membership);
         let changes = self.tables.write().set_memberships(groups);
         drop(one);
-        if filters_changed || !changes.is_empty() {
+        // The control thread may know it already, and not have come to the rings yet.
+        let pending = self.groups_pending.load(Ordering::Acquire);
+        if filters_changed || !changes.is_empty() || pending {
             self.routes_changed();
             self.refresh_rings();
         }
@@ -629,6 +634,7 @@ impl Core {
         for ring in self.open_rings() {
             self.refresh_ring(ring, &tables);
         }
+        self.groups_pending.store(false, Ordering::Release);
         drop(tables);
         self.refilter_all();
         let directory = self.directory.lock();
