@@ -205,9 +205,10 @@ impl UdpSocket {
         }
         // The engine stands ready before the kernel opens the port: nothing is lost between.
         let prepared = match expected {
-            Some(address) if self.core.port_is_free(address.port()) => {
+            Some(address) => {
                 let mut control = self.control.lock();
-                if control.local.is_none() {
+                let alone = self.core.port_is_free(address.port());
+                if control.local.is_none() && (alone || self.joins_company(&control, address)) {
                     control.local = Some(address);
                     self.reconcile(&mut control);
                     true

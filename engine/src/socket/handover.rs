@@ -100,7 +100,9 @@ impl UdpSocket {
         let Ok(local) = Self::local_v4(control) else {
             return false;
         };
-        let interfaces = self.candidates(control, *local.ip()).unwrap_or_default();
+        let interfaces = self
+            .candidates(control, *local.ip(), &[])
+            .unwrap_or_default();
         let opened = interfaces.iter().filter(|i| !i.loopback).filter(|i| {
             self.open_transmit(control, directory, i, *local.ip())
                 .is_ok()
@@ -128,13 +130,14 @@ impl UdpSocket {
         if self.ruled_out(control, local) {
             return Err(Reason::Rule);
         }
-        if control.shared_port && control.groups.members().is_empty() {
+        let company = self.company(control, directory);
+        if control.shared_port && control.groups.members().is_empty() && company.is_empty() {
             return Err(Reason::SharedPort);
         }
         if self.mode() == Mode::Kernel && self.kernel_readers.load(Ordering::SeqCst) != 0 {
             return Err(Reason::Waiting);
         }
-        let mask = self.open_rings(control, directory, *local.ip())?;
+        let mask = self.open_rings(control, directory, *local.ip(), &company)?;
         let peer = control
             .peer
             .and_then(super::control::v4)
@@ -159,11 +162,12 @@ impl UdpSocket {
         control: &mut Control,
         directory: &mut Directory,
         local: std::net::Ipv4Addr,
+        company: &[u32],
     ) -> Result<u64, Reason> {
         let key = self.receive_key(&mut control.receive_key, local);
         let mut mask = 0;
         let mut refusal = Reason::NoInterface;
-        for interface in &self.candidates(control, local)? {
+        for interface in &self.candidates(control, local, company)? {
             match self.core.ensure_ring(self, directory, interface, key, true) {
                 Ok(index) => mask |= 1 << index,
                 Err(reason) => refusal = reason,
@@ -172,11 +176,13 @@ impl UdpSocket {
         if mask == 0 { Err(refusal) } else { Ok(mask) }
     }
 
-    /// The interfaces that may bring datagrams for this socket and can be accelerated.
+    /// The interfaces that may bring datagrams for this socket and can be accelerated;
+    /// `company`: see there.
     fn candidates(
         &self,
         control: &Control,
         local: std::net::Ipv4Addr,
+        company: &[u32],
     ) -> Result<Vec<Interface>, Reason> {
         let config = &self.core.config;
         let tables = self.core.tables.read();
@@ -208,12 +214,11 @@ impl UdpSocket {
         for interface in tables.interfaces() {
             let wanted = if control.device != 0 {
                 interface.index == control.device
-            } else if control.shared_port && !control.groups.members().is_empty() {
-                control
-                    .groups
-                    .members()
-                    .iter()
-                    .any(|m| m.ifindex == interface.index)
+            } else if control.shared_port
+                && !(control.groups.members().is_empty() && company.is_empty())
+            {
+                let mut joined = control.groups.members().iter();
+                joined.any(|m| m.ifindex == interface.index) || company.contains(&interface.index)
             } else {
                 true
             };

@@ -2,6 +2,7 @@
 
 mod beaten;
 mod change;
+mod company;
 mod control;
 mod core;
 mod demux;

@@ -189,7 +189,7 @@ fn on_steering_ring(core: &Core, attached: &Attached) -> bool {
 }
 
 /// Nobody else is on a port that is not shared, and multicast never comes to an address.
-fn may_have_others(wants: &Wants) -> bool {
+pub(super) fn may_have_others(wants: &Wants) -> bool {
     !wants.unicast && (wants.local.is_unspecified() || wants.local.is_multicast())
 }
 

@@ -1,23 +1,29 @@
 //! Queues of events behind a descriptor: completion channels, and the asynchronous events of a
 //! context. The descriptor belongs to the application, which may poll it, make it non-blocking,
 //! or move it to another number: as with the real library the structure's field says which
-//! it is. It is a counter (eventfd(2)) of what is queued; the device's side of it is a
-//! descriptor of its own.
+//! it is. It is a pipe with a byte for each that is queued (an eventfd may be refused where a
+//! device's file would not be); the device's side of it are descriptors of its own.
 
 use crate::descriptor::Descriptor;
 use parking_lot::Mutex;
-use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
 use std::collections::VecDeque;
 use std::io::IoSliceMut;
 use std::os::fd::{IntoRawFd as _, RawFd};
 use std::sync::Arc;
 
+/// The device's own descriptors of the pipe.
+struct Ends {
+    read: Descriptor,
+    write: Descriptor,
+}
+
 /// Events of one kind, each readable once.
 pub(crate) struct EventQueue<T> {
     fd: RawFd,
     /// None once closed: the object around it is never freed.
-    counter: Mutex<Option<Arc<Descriptor>>>,
+    ends: Mutex<Option<Arc<Ends>>>,
     waiting: Mutex<VecDeque<T>>,
 }
 
@@ -25,14 +31,16 @@ impl<T> EventQueue<T> {
     /// An empty queue.
     ///
     /// # Errors
-    /// Those of eventfd(2).
+    /// Those of pipe(2).
     pub(crate) fn new() -> Result<Self, Errno> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE;
-        let fd = rustix::event::eventfd(0, flags)?;
-        let counter = Descriptor::aside(rustix::io::dup(&fd)?);
+        let (fd, write) = pipe_with(PipeFlags::CLOEXEC)?;
+        let ends = Ends {
+            read: Descriptor::aside(rustix::io::dup(&fd)?),
+            write: Descriptor::aside(write),
+        };
         Ok(Self {
             fd: fd.into_raw_fd(),
-            counter: Mutex::new(Some(Arc::new(counter))),
+            ends: Mutex::new(Some(Arc::new(ends))),
             waiting: Mutex::new(VecDeque::new()),
         })
     }
@@ -42,16 +50,16 @@ impl<T> EventQueue<T> {
         self.fd
     }
 
-    fn counter(&self) -> Result<Arc<Descriptor>, Errno> {
-        self.counter.lock().clone().ok_or(Errno::BADF)
+    fn ends(&self) -> Result<Arc<Ends>, Errno> {
+        self.ends.lock().clone().ok_or(Errno::BADF)
     }
 
     /// Appends one event.
     pub(crate) fn post(&self, event: T) {
         self.waiting.lock().push_back(event);
-        if let Ok(counter) = self.counter() {
-            // Fails only if 2^64 events wait.
-            let _ = rustix::io::write(&*counter, &1u64.to_ne_bytes());
+        if let Ok(ends) = self.ends() {
+            // Waits only where 65536 events do.
+            let _ = rustix::io::write(&ends.write, &[1]);
         }
     }
 
@@ -60,10 +68,10 @@ impl<T> EventQueue<T> {
     /// # Errors
     /// Those of read(2): `EAGAIN`, `EINTR`; `EBADF` once closed.
     pub(crate) fn next(&self) -> Result<T, Errno> {
-        let counter = self.counter()?;
+        let ends = self.ends()?;
         loop {
-            rustix::io::read(&*counter, &mut [0u8; 8])?;
-            // Empty: the event was forgotten after the counter had been read.
+            rustix::io::read(&ends.read, &mut [0u8; 1])?;
+            // Empty: the event was forgotten after its byte had been read.
             if let Some(event) = self.waiting.lock().pop_front() {
                 return Ok(event);
             }
@@ -75,12 +83,12 @@ impl<T> EventQueue<T> {
         let mut waiting = self.waiting.lock();
         let before = waiting.len();
         waiting.retain(|event| !of_it(event));
-        let Ok(counter) = self.counter() else { return };
+        let Ok(ends) = self.ends() else { return };
         for _ in waiting.len()..before {
-            let mut value = [0u8; 8];
+            let mut value = [0u8; 1];
             let mut into = [IoSliceMut::new(&mut value)];
-            // Not to wait for what a reader has just taken off the counter.
-            let _ = rustix::io::preadv2(&*counter, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
+            // Not to wait for what a reader has just taken out of the pipe.
+            let _ = rustix::io::preadv2(&ends.read, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
         }
     }
 
@@ -90,7 +98,7 @@ impl<T> EventQueue<T> {
             // SAFETY: the field of the structure owns it.
             unsafe { rustix::io::close(fd) };
         }
-        *self.counter.lock() = None;
+        *self.ends.lock() = None;
         self.waiting.lock().clear();
     }
 }
@@ -101,8 +109,8 @@ mod tests {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     fn readable<T>(queue: &EventQueue<T>) -> bool {
-        let counter = queue.counter().unwrap();
-        let mut fds = [PollFd::new(&counter, PollFlags::IN)];
+        let ends = queue.ends().unwrap();
+        let mut fds = [PollFd::new(&ends.read, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
     }
 

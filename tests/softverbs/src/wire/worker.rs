@@ -4,11 +4,10 @@ use super::syscall::{Fd, call};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid};
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 /// The thread's side: tells when to end.
-pub(super) struct Stop(Arc<Fd>);
+pub(super) struct Stop(Fd);
 
 impl Stop {
     /// Waits until one of the descriptors is readable; which are. `None`: end.
@@ -41,7 +40,8 @@ impl Stop {
 
 /// The owner's side: ends the thread when dropped.
 pub(super) struct Worker {
-    stop: Arc<Fd>,
+    /// Closed to end it.
+    stop: Option<Fd>,
     thread: Option<JoinHandle<()>>,
     process: Pid,
 }
@@ -52,15 +52,18 @@ impl Worker {
         name: &str,
         work: impl FnOnce(&Stop) + Send + 'static,
     ) -> Result<Self, Errno> {
-        // SAFETY: integers only.
-        let stop = unsafe {
+        let mut ends: [RawFd; 2] = [-1; 2];
+        let flags = libc::O_CLOEXEC as usize;
+        // SAFETY: room for the two numbers.
+        unsafe {
             call(
-                libc::SYS_eventfd2,
-                [0, libc::EFD_CLOEXEC as usize, 0, 0, 0, 0],
+                libc::SYS_pipe2,
+                [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0],
             )?
         };
-        let stop = Arc::new(Fd::adopt(stop as RawFd)?);
-        let theirs = Stop(Arc::clone(&stop));
+        // Readable when the other end is closed.
+        let theirs = Stop(Fd::adopt(ends[0])?);
+        let stop = Fd::adopt(ends[1])?;
         let thread = crate::interrupts::without_signals(|| {
             std::thread::Builder::new()
                 .name(name.to_owned())
@@ -68,7 +71,7 @@ impl Worker {
                 .map_err(|_| Errno::AGAIN)
         })?;
         Ok(Self {
-            stop,
+            stop: Some(stop),
             thread: Some(thread),
             process: getpid(),
         })
@@ -81,21 +84,7 @@ impl Drop for Worker {
         if getpid() != self.process {
             return;
         }
-        let one = 1u64;
-        // SAFETY: eight live bytes, as an eventfd takes them.
-        let _ = unsafe {
-            call(
-                libc::SYS_write,
-                [
-                    self.stop.raw() as usize,
-                    (&raw const one) as usize,
-                    8,
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
+        self.stop = None;
         if let Some(thread) = self.thread.take() {
             // The thread itself may have dropped the last reference to its wire.
             if thread.thread().id() != std::thread::current().id() {

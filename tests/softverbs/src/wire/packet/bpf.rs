@@ -72,6 +72,8 @@ struct MapCreate {
     inner: u32,
     numa: u32,
     name: [u8; 16],
+    /// Of no interface; memcheck looks whatever the size says.
+    interface: u32,
 }
 
 /// Makes a map.
@@ -96,6 +98,7 @@ pub(super) fn create_map(
         inner,
         numa: 0,
         name: name(title),
+        interface: 0,
     };
     // SAFETY: the member for MAP_CREATE; it holds no pointer.
     let fd = unsafe { bpf(MAP_CREATE, &mut attr)? };
