@@ -297,6 +297,10 @@ impl UdpSocket {
         let old_mask = before.as_ref().map_or(0, |b| b.mask);
         directory.rings.receiving(old_mask, mask);
         self.core.install(directory, before.as_ref(), &entry)?;
+        let mut rings = self.core.rings_of(mask);
+        self.cutoff
+            .set_steered(rings.any(|r| r.delivery == Delivery::Steered));
+        drop(rings);
         // A port that is new has no frame under way that anybody could miss.
         let new = self.unbound.load(Ordering::Relaxed);
         let mut goes_on = false;
@@ -428,6 +432,7 @@ impl UdpSocket {
         directory.sockets.remove(self);
         directory.rings.receiving(attached.mask, 0);
         self.core.part(directory, &attached, u64::MAX, false);
+        self.cutoff.set_steered(false);
         drop(attached);
         self.shared.lock().clear();
         self.set_rings(0);
@@ -487,7 +492,8 @@ impl UdpSocket {
     /// Before a readiness call in a process that was forked: see [`Self::claim`].
     pub fn settle(&self) {
         match self.mode() {
-            Mode::Inherited => self.claim(),
+            // Not to wait: the parent's move wakes its sets, which this call may look at.
+            Mode::Inherited => self.claim_at_once(),
             mode if mode.is_engine() && self.cutoff.get() != 0 => self.settle_forked(),
             _ => {}
         }
@@ -497,6 +503,13 @@ impl UdpSocket {
     /// kernel socket, which they share.
     #[cold]
     pub(crate) fn claim(&self) {
+        self.claim_at_once();
+        // What comes after this call is not to go to the parent.
+        self.cutoff.await_unsteered();
+    }
+
+    #[cold]
+    fn claim_at_once(&self) {
         self.set_rings(0);
         if self.cutoff.get() == 0 {
             let _ = bpf::detach(self.fd());

@@ -1,15 +1,22 @@
-//! Two numbers per socket that a process and its forked children share.
+//! Three numbers per socket that a process and its forked children share.
 //!
 //! The second counts the datagrams that were queued at the time of a fork and have been
 //! taken since, by whichever side. The first says since when (CLOCK_REALTIME, ns) the socket's datagrams are the kernel's
 //! again; 0 while they are the engine's. Whoever takes the filter off the kernel socket
 //! stores the time, and the process that polls skips everything younger. It is odd once a
 //! forked child has used the socket: then it is the kernel's for good.
+//! The third is the process whose device keeps the socket's datagrams from the kernel; 0: none.
 
+use super::event;
 use super::raw::syscall6;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const CELLS: usize = 1024;
+/// Bytes of one.
+const SIZE: usize = 32;
+/// How long a child waits for its parent's device at the most, and between two looks, ns.
+const PATIENCE: u64 = 100_000_000;
+const LOOK_EVERY: u64 = 50_000;
 /// The kernel's since before any datagram.
 const NEVER: u64 = 2;
 const BY_CHILD: u64 = 1;
@@ -36,6 +43,7 @@ pub struct Cell {
     generation: usize,
     word: &'static AtomicU64,
     claimed: &'static AtomicU64,
+    steering: &'static AtomicU64,
 }
 
 fn base() -> Option<usize> {
@@ -49,7 +57,14 @@ fn base() -> Option<usize> {
     let made = unsafe {
         syscall6(
             libc::SYS_mmap,
-            [0, CELLS * 16, prot as usize, flags as usize, usize::MAX, 0],
+            [
+                0,
+                CELLS * SIZE,
+                prot as usize,
+                flags as usize,
+                usize::MAX,
+                0,
+            ],
         )
     }
     .ok()?;
@@ -76,15 +91,19 @@ impl Cell {
         if let (Some(index), Some(base)) = (free, base()) {
             // SAFETY: index < CELLS, so the word is inside the mapping, aligned, and
             // lives as long as the process.
-            let word = unsafe { AtomicU64::from_ptr((base + index * 16) as *mut u64) };
+            let word = unsafe { AtomicU64::from_ptr((base + index * SIZE) as *mut u64) };
             // SAFETY: as above; the second word of the cell.
-            let claimed = unsafe { AtomicU64::from_ptr((base + index * 16 + 8) as *mut u64) };
+            let claimed = unsafe { AtomicU64::from_ptr((base + index * SIZE + 8) as *mut u64) };
+            // SAFETY: as above; the third word of the cell.
+            let steering = unsafe { AtomicU64::from_ptr((base + index * SIZE + 16) as *mut u64) };
+            steering.store(0, Ordering::Release);
             word.store(NEVER, Ordering::Release);
             return Self {
                 index: Some(index),
                 generation,
                 word,
                 claimed,
+                steering,
             };
         }
         Self {
@@ -92,6 +111,25 @@ impl Cell {
             generation,
             word: Box::leak(Box::new(AtomicU64::new(NEVER))),
             claimed: Box::leak(Box::new(AtomicU64::new(0))),
+            steering: Box::leak(Box::new(AtomicU64::new(0))),
+        }
+    }
+
+    /// This process' device keeps the socket's datagrams from the kernel from now on, or no more.
+    pub fn set_steered(&self, steered: bool) {
+        let process = if steered { event::process_id() } else { 0 };
+        self.steering.store(u64::from(process), Ordering::Release);
+    }
+
+    /// Waits until no device of another process does, while that lives.
+    #[cold]
+    pub fn await_unsteered(&self) {
+        for _ in 0..PATIENCE / LOOK_EVERY {
+            let process = self.steering.load(Ordering::Acquire);
+            if process == 0 || !event::is_alive(process) {
+                return;
+            }
+            let _ = event::ppoll(&mut [], Some(LOOK_EVERY), None);
         }
     }
 

@@ -467,6 +467,14 @@ pub fn process_id() -> u32 {
     unsafe { syscall6(libc::SYS_getpid, [0; 6]) }.map_or(0, |pid| pid as u32)
 }
 
+/// A process of this number is there.
+#[must_use]
+pub fn is_alive(process: u64) -> bool {
+    // SAFETY: integers only; signal 0 is none.
+    let found = unsafe { syscall6(libc::SYS_kill, [process as usize, 0, 0, 0, 0, 0]) };
+    found != Err(Errno(libc::ESRCH))
+}
+
 /// Ticks of a free-running counter, cheaper than the clock; only for "a while ago".
 #[inline]
 #[must_use]

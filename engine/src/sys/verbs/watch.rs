@@ -14,7 +14,8 @@ use std::os::fd::{AsRawFd, RawFd};
 #[derive(Debug)]
 pub struct EventWatch {
     epoll: Handle,
-    alarm: Event,
+    /// None where eventfd is refused: reports of queues wait for the device's own.
+    alarm: Option<Event>,
 }
 
 impl EventWatch {
@@ -26,10 +27,12 @@ impl EventWatch {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watch = Self {
             epoll: Handle::new(epoll.into_raw_fd())?,
-            alarm: Event::open()?,
+            alarm: Event::open().ok(),
         };
         watch.add(events)?;
-        watch.add(watch.alarm.raw())?;
+        if let Some(alarm) = &watch.alarm {
+            watch.add(alarm.raw())?;
+        }
         Ok(watch)
     }
 
@@ -61,11 +64,11 @@ impl EventWatch {
     /// A queue has something to report. One system call.
     #[cold]
     pub fn raise(&self) {
-        self.alarm.signal();
+        self.alarm.iter().for_each(Event::signal);
     }
 
     /// Before the reports are looked through.
     pub fn clear(&self) {
-        self.alarm.clear();
+        self.alarm.iter().for_each(Event::clear);
     }
 }
