@@ -330,6 +330,10 @@ impl Model {
             "v6ttl 7",
             "v6mc_all 0",
         ]);
+        if option == "peek_off 0" {
+            // What is queued then is peeked from its beginning each time (README).
+            self.emptied();
+        }
         self.push(format!("set {slot} {option}"));
     }
 

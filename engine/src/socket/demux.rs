@@ -400,7 +400,6 @@ mod tests {
         let mut groups = Groups::default();
         let via = Via {
             ifindex: 2,
-            by_index: true,
             address: Ipv4Addr::UNSPECIFIED,
         };
         groups.apply(&Change::Join(GROUP, via));

@@ -37,8 +37,6 @@ impl Member {
 pub struct Via {
     /// Index that the kernel uses (resolved if the caller gave none).
     pub ifindex: u32,
-    /// The caller gave the index itself.
-    pub by_index: bool,
     /// Address in the request.
     pub address: Ipv4Addr,
 }
@@ -198,10 +196,11 @@ impl Groups {
                 self.find_or_add(*group, *via, false);
             }
             Change::Leave(group, via) => {
-                // As the kernel: by index, else by the address of the join, else the first.
+                // As the kernel: by the interface that the request names in whatever way; if it
+                // names none, by the address of the join, else the first.
                 let at = self.members.iter().position(|m| {
                     m.group == *group
-                        && if via.by_index {
+                        && if via.ifindex != 0 {
                             m.ifindex == via.ifindex
                         } else {
                             via.address.is_unspecified() || m.address == via.address
@@ -273,7 +272,6 @@ pub(super) fn parse_change(
 ) -> Option<Change> {
     let via_address = |group, address| Via {
         ifindex: resolve(group, address),
-        by_index: false,
         address,
     };
     let via_index = |group, index: u32| {
@@ -282,7 +280,6 @@ pub(super) fn parse_change(
         } else {
             Via {
                 ifindex: index,
-                by_index: true,
                 address: Ipv4Addr::UNSPECIFIED,
             }
         }
@@ -296,7 +293,6 @@ pub(super) fn parse_change(
             } else {
                 Via {
                     ifindex: index,
-                    by_index: true,
                     address,
                 }
             };
@@ -382,7 +378,6 @@ mod tests {
     fn via(ifindex: u32) -> Via {
         Via {
             ifindex,
-            by_index: true,
             address: Ipv4Addr::UNSPECIFIED,
         }
     }
@@ -462,7 +457,6 @@ mod tests {
                 G,
                 Via {
                     ifindex: 7,
-                    by_index: false,
                     address: A
                 }
             ))
@@ -475,7 +469,6 @@ mod tests {
                 G,
                 Via {
                     ifindex: 9,
-                    by_index: true,
                     address: A
                 }
             ))

@@ -489,7 +489,6 @@ mod tests {
     fn a_joined_group_is_shared_from_all_ports() {
         let via = crate::socket::groups::Via {
             ifindex: 2,
-            by_index: true,
             address: Ipv4Addr::UNSPECIFIED,
         };
         let mut groups = crate::socket::groups::Groups::default();

@@ -98,7 +98,6 @@ mod tests {
                 for (n, ifindex) in joins {
                     let via = Via {
                         ifindex,
-                        by_index: true,
                         address: Ipv4Addr::UNSPECIFIED,
                     };
                     groups.apply(&Change::Join(group(n), via));
