@@ -46,7 +46,7 @@ fn a_plain_subscriber_starts_and_stops_in_a_stream() {
         let trace = Scratch::new("mixed-trace");
         let path = trace.path();
         let steady = subscriber(&lab, mode, &[("SOFTVERBS_TRACE", &path)], &[]);
-        let stream = publisher(&lab, 0..16_000, GAP);
+        let stream = publisher(&lab, 0..20_000, GAP);
         for _ in 0..3 {
             let plain = subscriber(&lab, Mode::Native, &[], &[]);
             std::thread::sleep(Duration::from_millis(600));
@@ -56,7 +56,7 @@ fn a_plain_subscriber_starts_and_stops_in_a_stream() {
         finish(stream);
         std::thread::sleep(Duration::from_millis(300));
         expect_rings_only(&steady);
-        expect_all("under the library", &steady.kill().stdout, 0..16_000);
+        expect_all("under the library", &steady.kill().stdout, 0..20_000);
         // It did change over, both ways, each time.
         let calls = trace.text();
         let count = |call: &str| {
@@ -109,7 +109,7 @@ fn steer_keeps_it_from_everybody_else() {
 fn joining_takes_nothing_from_a_plain_subscriber() {
     let Some(lab) = Lab::open() else { return };
     let plain = subscriber(&lab, Mode::Native, &[], &[]);
-    let stream = publisher(&lab, 0..4_000, GAP);
+    let stream = publisher(&lab, 0..12_000, GAP);
     for _ in 0..3 {
         let ours = subscriber(&lab, DEFAULTS, &[], &[]);
         std::thread::sleep(Duration::from_millis(200));
@@ -124,5 +124,5 @@ fn joining_takes_nothing_from_a_plain_subscriber() {
     }
     finish(stream);
     std::thread::sleep(Duration::from_millis(200));
-    expect_all("plain", &plain.kill().stdout, 0..4_000);
+    expect_all("plain", &plain.kill().stdout, 0..12_000);
 }
