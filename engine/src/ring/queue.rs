@@ -224,6 +224,27 @@ impl Queue {
         *self = all;
     }
 
+    /// Puts datagrams in by their times, whatever the limit; each side is in order.
+    #[cold]
+    pub fn merge(&mut self, mut others: Self) {
+        let mut account = self.account();
+        account.charged += others.charged;
+        let mut all = Self::unlimited();
+        let time = |queue: &Self| queue.front().map(|(record, _)| record.timestamp);
+        while let (Some(here), Some(there)) = (time(self), time(&others)) {
+            let older = if there < here {
+                &mut others
+            } else {
+                &mut *self
+            };
+            all.append(older, older.popped + 1);
+        }
+        all.append(self, u64::MAX);
+        all.append(&mut others, u64::MAX);
+        all.set_account(account);
+        *self = all;
+    }
+
     fn account(&self) -> Account {
         Account {
             charged: self.charged,
@@ -405,6 +426,23 @@ mod tests {
             assert_eq!(queue.front_number(), u64::from(n));
             let (front, payload) = queue.front().expect("inserted");
             assert_eq!((front, payload[0]), (record(n), n as u8));
+            queue.pop();
+        }
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn merging_goes_by_time() {
+        let mut queue = Queue::new(10_000);
+        [0, 1, 4, 5].map(|n| queue.push(&record(n), &[n as u8]));
+        queue.pop();
+        let mut others = Queue::unlimited();
+        [2, 3, 6, 7].map(|n| others.push(&record(n), &[n as u8; 3000]));
+        queue.merge(others);
+        for n in 1..8u32 {
+            assert_eq!(queue.front_number(), u64::from(n));
+            let front = queue.front().expect("merged");
+            assert_eq!((front.0, front.1[0]), (record(n), n as u8));
             queue.pop();
         }
         assert!(queue.is_empty());

@@ -7,7 +7,7 @@ use super::core::{Core, Follower};
 use super::path::{Ring, WHOLE_RING};
 use super::udp::{Mode, UdpSocket};
 use crate::ring;
-use crate::sys::event::yield_now;
+use crate::sys::event::{await_receive_path, ppoll, yield_now};
 use crate::sys::foreign::{self, Foreign};
 use crate::sys::mutex::{self, Quiet};
 use std::sync::Arc;
@@ -91,17 +91,24 @@ impl Core {
     /// Before fork: nobody changes anything while the child is made, and what the rings hold
     /// is where parent and child can share it.
     pub(crate) fn prepare_fork(&'static self) -> ForkState {
+        self.settle_moves();
         for ring in self.open_rings() {
             ring.drain(WHOLE_RING);
         }
-        let mut tries = 0;
+        let (mut tries, mut moves) = (0, 0);
         loop {
             // Whoever has a lock of the data path may wait for one of the control plane, so
             // those of the data path are not waited for.
             let quiet = mutex::quiesce();
             let foreign = foreign::try_enter();
+            let sockets: Vec<Arc<UdpSocket>> = self.directory.lock().sockets.all().collect();
+            if moves < MOVES && sockets.iter().any(|s| s.moving.by_tap_still()) {
+                moves += 1;
+                drop((quiet, foreign));
+                self.settle_moves();
+                continue;
+            }
             let mut held = Held::default();
-            let sockets = self.directory.lock().sockets.all().collect();
             tries += 1;
             if foreign.is_some() && held.take(self, sockets) || tries == TRIES {
                 return ForkState {
@@ -114,6 +121,40 @@ impl Core {
             held.give(false);
             drop((quiet, foreign));
             yield_now();
+        }
+    }
+}
+
+/// How often moves that begin meanwhile are waited for.
+const MOVES: u32 = 8;
+/// How often [`Core::settle_moves`] looks for moves to have come to their last step, ms.
+const MOVE_TURNS: u32 = 100;
+
+impl Core {
+    /// A child would find copies on a kernel socket of what its parent's ring has brought, and
+    /// the parent would put its filter on after the child has taken it off: no socket moves
+    /// between a tap and the kernel while a fork is made.
+    fn settle_moves(&self) {
+        let moving = || -> Vec<_> {
+            let directory = self.directory.lock();
+            let all = directory.sockets.all();
+            all.filter(|s| s.moving.by_tap_still()).collect()
+        };
+        let mut sockets = moving();
+        if sockets.is_empty() {
+            return;
+        }
+        for _ in 0..MOVE_TURNS {
+            if !sockets.iter().any(|s| s.moving.has_steps_left()) {
+                break;
+            }
+            let _ = ppoll(&mut [], Some(1_000_000), None);
+            sockets = moving();
+        }
+        // The last copies are on the kernel sockets then.
+        await_receive_path();
+        for socket in sockets {
+            socket.absorb_copies();
         }
     }
 }

@@ -332,6 +332,16 @@ impl Moving {
         }
     }
 
+    /// It moves from or to a tap.
+    pub(super) fn by_tap_still(&self) -> bool {
+        self.remembers() && self.by_tap.load(Ordering::SeqCst)
+    }
+
+    /// Its filter is to come or to go still.
+    pub(super) fn has_steps_left(&self) -> bool {
+        !self.is(Filtering::Settled)
+    }
+
     /// The engine brought such a one, whose copy has not come yet.
     fn was_had(&self, identity: Identity) -> bool {
         let Some(mut had) = self.had.lock() else {
@@ -418,17 +428,7 @@ impl UdpSocket {
                 length: payload.len(),
             });
             if !copy {
-                let record = Record {
-                    source: taken.source,
-                    destination: SocketAddrV4::new(taken.destination, port),
-                    ifindex: taken.ifindex,
-                    ttl: taken.ttl,
-                    tos: taken.tos,
-                    timestamp: taken.timestamp,
-                    asked: self.asked(),
-                    drops: self.drops(),
-                };
-                held.push(&record, payload);
+                held.push(&self.record_of(taken, port), payload);
             }
         });
         if end != Errno::AGAIN {
@@ -437,6 +437,53 @@ impl UdpSocket {
         if !held.is_empty() {
             let number = self.moving.steered_from.load(Ordering::Relaxed);
             self.insert_queued(number, held);
+        }
+    }
+
+    /// Ends a move from or to a tap whose last copies have come: what the kernel socket holds
+    /// gets its place in the queue by its time.
+    pub(super) fn absorb_copies(&self) {
+        let Some(_turn) = self.moving.turn() else {
+            return;
+        };
+        if !self.moving.by_tap_still() || self.moving.has_steps_left() {
+            return;
+        }
+        self.empty_rings();
+        let port = sock::local_name(self.fd()).ok().flatten();
+        let port = port.map_or(0, |a| a.port());
+        let mut held = Queue::unlimited();
+        let end = sock::take_all(self.fd(), |taken, payload| {
+            let copy = self.moving.was_had(Identity {
+                key: Key::Stamp(taken.timestamp),
+                source: taken.source,
+                length: payload.len(),
+            });
+            if !copy {
+                held.push(&self.record_of(taken, port), payload);
+            }
+        });
+        if end != Errno::AGAIN {
+            self.leave_error(end);
+        }
+        if !held.is_empty() {
+            self.merge_queued(held);
+            self.wake();
+        }
+        self.moving.end();
+        self.caught_up();
+    }
+
+    fn record_of(&self, taken: &sock::Taken, port: u16) -> Record {
+        Record {
+            source: taken.source,
+            destination: SocketAddrV4::new(taken.destination, port),
+            ifindex: taken.ifindex,
+            ttl: taken.ttl,
+            tos: taken.tos,
+            timestamp: taken.timestamp,
+            asked: self.asked(),
+            drops: self.drops(),
         }
     }
 

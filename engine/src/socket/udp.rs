@@ -557,6 +557,19 @@ impl UdpSocket {
         }
     }
 
+    /// Puts datagrams where they belong by their times; behind all where a forked relative
+    /// counts those before them.
+    pub(super) fn merge_queued(&self, others: Queue) {
+        if let Some(mut queue) = self.queue.lock() {
+            if self.shared_until.load(Ordering::Relaxed) == 0 {
+                queue.merge(others);
+            } else {
+                queue.insert(u64::MAX, others);
+            }
+            self.queued.store(queue.len(), Ordering::Release);
+        }
+    }
+
     /// There is a queued datagram, with a number below this.
     pub(super) fn front_is_before(&self, number: u64) -> bool {
         self.readable()
