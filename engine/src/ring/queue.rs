@@ -434,10 +434,14 @@ mod tests {
     #[test]
     fn merging_goes_by_time() {
         let mut queue = Queue::new(10_000);
-        [0, 1, 4, 5].map(|n| queue.push(&record(n), &[n as u8]));
+        for n in [0, 1, 4, 5] {
+            queue.push(&record(n), &[n as u8]);
+        }
         queue.pop();
         let mut others = Queue::unlimited();
-        [2, 3, 6, 7].map(|n| others.push(&record(n), &[n as u8; 3000]));
+        for n in [2, 3, 6, 7] {
+            others.push(&record(n), &[n as u8; 3000]);
+        }
         queue.merge(others);
         for n in 1..8u32 {
             assert_eq!(queue.front_number(), u64::from(n));
