@@ -23,9 +23,6 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How long before a filter goes a frame may have passed the tap that then finds none, ns.
-const PASSING: u64 = 200_000;
-
 impl UdpSocket {
     /// Puts the socket where its state says it belongs.
     pub(super) fn reconcile(&self, control: &mut Control) {
@@ -525,16 +522,16 @@ impl UdpSocket {
                 event.signal();
             }
             if filtered && first {
-                self.discard_parents(before.saturating_sub(PASSING), now);
+                self.discard_parents(before, now);
             }
         }
         self.cutoff.end_for_good();
         self.set_mode(Mode::Kernel);
     }
 
-    /// What the parent's tap showed it from before `until`, and passed where its filter was, is
-    /// the parent's. What comes by loopback no tap shows. Nothing is waited for: what the parent
-    /// gets meanwhile would come after what is read here.
+    /// What came while the filter went is the parent's, whose tap showed it: this thread may have
+    /// lost its core then. What comes by loopback no tap shows. Nothing is waited for: what the
+    /// parent gets meanwhile would come after what is read here.
     fn discard_parents(&self, from: u64, until: u64) {
         let tables = self.core.tables.read();
         let foreign = |a: SocketAddrV4| tables.interface_by_address(*a.ip()).is_none();
