@@ -75,6 +75,9 @@ pub(crate) struct FdTable<T = Object> {
 // only while its state word says that nobody else reads them.
 unsafe impl<T: Send + Sync> Sync for FdTable<T> {}
 
+/// The place of a number that was ours a moment ago.
+pub(crate) struct Slot<'a, T = Object>(&'a AtomicPtr<Entry<T>>);
+
 /// A counted use of an entry.
 pub(crate) struct Ref<'a, T = Object> {
     table: &'a FdTable<T>,
@@ -184,7 +187,33 @@ impl<T> FdTable<T> {
     /// The object of a number.
     #[inline(always)]
     pub(crate) fn get(&self, fd: RawFd) -> Option<Ref<'_, T>> {
+        self.get_at(Slot(self.slot(fd)?))
+    }
+
+    /// Where the object of a number is, if that is not foreign.
+    #[inline(always)]
+    pub(crate) fn find(&self, fd: RawFd) -> Option<Slot<'_, T>> {
         let slot = self.slot(fd)?;
+        (!slot.load(Ordering::Relaxed).is_null()).then_some(Slot(slot))
+    }
+
+    /// The same without another look at the bounds.
+    ///
+    /// # Safety
+    /// [`Self::is_foreign`] has said no of this number, at any time.
+    #[inline(always)]
+    pub(crate) unsafe fn find_known(&self, fd: RawFd) -> Slot<'_, T> {
+        let fd = fd.cast_unsigned() as usize;
+        // SAFETY: not beyond the array, by the caller's promise.
+        let chunk = unsafe { self.chunks.get_unchecked(fd / CHUNK) }.load(Ordering::Acquire);
+        // SAFETY: not null, by the caller's promise, and once mapped it stays.
+        let chunk = unsafe { &*chunk };
+        Slot(&chunk.0[fd % CHUNK])
+    }
+
+    /// The object in a slot.
+    #[inline(always)]
+    pub(crate) fn get_at(&self, Slot(slot): Slot<'_, T>) -> Option<Ref<'_, T>> {
         let seen = slot.load(Ordering::Acquire);
         // SAFETY: an entry's memory is never given back, whatever became of it.
         let entry = unsafe { seen.as_ref() }?;

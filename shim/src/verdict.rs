@@ -33,7 +33,8 @@ impl CResult for libc::c_int {
 
 impl CResult for libc::ssize_t {
     fn from_count(count: usize) -> Self {
-        isize::try_from(count).unwrap_or(isize::MAX)
+        // What was moved was in memory, where nothing is larger than isize::MAX.
+        count.cast_signed()
     }
     const FAILURE: Self = -1;
 }

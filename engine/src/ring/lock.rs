@@ -206,7 +206,7 @@ impl<T> Lock<T> {
     }
 
     /// Takes the owner word if nobody is inside in any way.
-    #[inline]
+    #[inline(always)]
     fn take_free(&self, me: usize) -> bool {
         let free = self
             .owner
@@ -243,7 +243,7 @@ impl<T> Lock<T> {
     }
 
     /// Takes the lock if it is free.
-    #[inline]
+    #[inline(always)]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         let me = thread_pointer();
         if MODE.load(Ordering::Relaxed) == SPIN {

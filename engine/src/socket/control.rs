@@ -5,7 +5,7 @@
 //! read) where it cannot.
 
 use super::groups::{self, Groups};
-use super::io::wanted;
+use super::io::{Peer, wanted};
 use super::path::WHOLE_RING;
 use super::rings::Key;
 use super::share::Shadow;
@@ -302,10 +302,9 @@ impl UdpSocket {
             .filter(|a| a.port() != 0);
         control.peer = sock::peer_name(fd).ok().flatten();
         control.had_peer |= control.peer.is_some();
-        let peer = control.peer.and_then(v4).map_or(0, |p| {
-            u64::from(u32::from(*p.ip())) << 32 | u64::from(p.port())
-        });
-        self.peer.store(peer, Ordering::Relaxed);
+        let peer = control.peer.and_then(v4);
+        let peer = peer.and_then(|p| Peer::new(*p.ip(), p.port()));
+        self.peer.store(peer.map_or(0, |p| p.0), Ordering::Relaxed);
     }
 
     /// shutdown(2): rare on UDP, and the kernel knows all of its effects.

@@ -7,7 +7,7 @@
 use super::beaten::Beaten;
 use super::demux::{Demux, Entry, Place};
 use super::groups::HostGroups;
-use super::io::{Early, Receive};
+use super::io::{Late, Receive};
 use super::share::Sharing;
 use super::udp::UdpSocket;
 use super::unwanted::give_back;
@@ -308,47 +308,47 @@ impl Ring {
     /// Gives the frame at the head to `socket`'s call, if it is one more of what came to
     /// it before; else leaves it there. `socket` has nothing older in its queue.
     #[inline(always)]
-    pub(super) fn take_first<R: Receive>(&self, socket: &UdpSocket, call: &mut R) -> Early {
+    pub(super) fn take_first<R: Receive>(
+        &self,
+        socket: &UdpSocket,
+        call: &mut R,
+    ) -> Result<usize, Late> {
         let Some(mut guard) = self.state.try_lock() else {
-            return Early::Unknown;
+            return Err(Late::Unknown);
         };
         let state = &mut *guard;
         self.polls
             .store(self.polls.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         let next = state.queue.next();
         let Some(frame) = &next else {
-            return Early::Nothing;
+            return Err(Late::Nothing);
         };
         let target = std::ptr::from_ref(socket).addr();
         let Some(payload) = state.beaten.leads(frame, target) else {
-            return Early::Unknown;
+            return Err(Late::Unknown);
         };
         if !socket.takes_now() {
-            return Early::Unknown;
+            return Err(Late::Unknown);
         }
         let rx = &self.stats.rx;
         rx.frames.add_exclusive(1);
         rx.frame_bytes.add_exclusive(frame.data.len() as u64);
-        let record = Record {
-            source: state.beaten.source,
-            destination: state.beaten.destination,
-            ifindex: self.ifindex,
-            ttl: frame.data.get(TTL).copied().unwrap_or(0),
-            tos: frame.data.get(TOS).copied().unwrap_or(0),
-            timestamp: frame.timestamp,
-            asked: Record::PKTINFO | Record::STAMP,
-            drops: 0,
-        };
+        let record = &mut state.beaten.record;
+        if R::CONTROL {
+            record.ttl = frame.data.get(TTL).copied().unwrap_or(0);
+            record.tos = frame.data.get(TOS).copied().unwrap_or(0);
+            record.timestamp = frame.timestamp;
+        }
         match socket.hand_over(call, record, payload) {
             Ok(count) => {
                 state.queue.release();
                 drop(guard);
-                Early::Done(count)
+                Ok(count)
             }
             Err(errno) => {
                 cold_path();
                 state.queue.release();
-                Early::Failed(errno)
+                Err(Late::Failed(errno))
             }
         }
     }
@@ -471,7 +471,7 @@ impl Ring {
                     self.datagram(&udp, (frame.timestamp, frame.timestamp), picture, direct)
                     && !self.loopback
                 {
-                    *beaten = picture.way(plain, entry, frame.timestamp);
+                    *beaten = picture.way(plain, entry, self.ifindex, frame.timestamp);
                 }
             }
             other => self.handle_rare(frame, &other, picture, reassembler, direct),
@@ -643,7 +643,13 @@ struct Picture<'a> {
 impl Picture<'_> {
     /// The way to the one entry that took a datagram of this time.
     #[inline]
-    fn way(&self, plain: Plain<'_>, entry: &Entry<Arc<UdpSocket>>, timestamp: u64) -> Beaten {
+    fn way(
+        &self,
+        plain: Plain<'_>,
+        entry: &Entry<Arc<UdpSocket>>,
+        ifindex: u32,
+        timestamp: u64,
+    ) -> Beaten {
         let port = entry.wants.port;
         // From then on the age of a frame decides nothing.
         let ages = self.demux.port(port).map(|e| e.wants.since);
@@ -651,13 +657,11 @@ impl Picture<'_> {
         if timestamp < since {
             return Beaten::NONE;
         }
-        let udp = plain.datagram();
         Beaten {
             ends: plain.ends(),
             target: std::ptr::from_ref(&*entry.target).addr(),
             port,
-            source: udp.src,
-            destination: udp.dst,
+            record: record(&plain.datagram(), ifindex, timestamp),
             since,
         }
     }

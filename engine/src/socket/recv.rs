@@ -1,6 +1,6 @@
 //! Receiving: the queue, the rings, by ratio the kernel; then sleep on all of them.
 
-use super::io::{Early, Left, Receive, wanted};
+use super::io::{Late, Left, Receive, wanted};
 use super::path::{Direct, QueueAll, WHOLE_RING};
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
@@ -34,7 +34,7 @@ impl<R: Receive> Direct for DirectCall<'_, R> {
         if !std::ptr::eq(self.socket, socket) || self.result.is_some() || socket.readable() {
             return false;
         }
-        self.result = Some(socket.hand_over(self.call, record, payload));
+        self.result = Some(socket.hand_over(self.call, &record, payload));
         true
     }
 
@@ -169,25 +169,34 @@ impl UdpSocket {
     /// The beginning of a receive call: takes the datagram at the head of the socket's ring,
     /// if it is one more of the kind and the call a usual one. Leaves `errno` alone.
     #[inline(always)]
-    pub fn recv_early<R: Receive>(&self, call: &mut R, flags: i32) -> Early {
+    pub fn recv_early<R: Receive>(&self, call: &mut R, flags: i32) -> Result<usize, Late> {
         const UNUSUAL: i32 = libc::MSG_ERRQUEUE | libc::MSG_PEEK;
-        let mask = self.ring_mask();
-        if self.mode() != Mode::Engine
-            || flags & UNUSUAL != 0
-            || !mask.is_power_of_two()
-            || self.habits.watch_receives()
-        {
-            return Early::Unknown;
+        if self.mode() != Mode::Engine || flags & UNUSUAL != 0 || self.habits.watch_receives() {
+            return Err(Late::Unknown);
         }
-        let ring = self.core.ring(mask.trailing_zeros());
-        let early = ring.take_first(self, call);
-        if let Early::Done(_) = early {
-            self.stats.rx.poll_hit.add_exclusive(1);
-        }
-        early
+        let Some(ring) = self.only_ring() else {
+            return Err(Late::Unknown);
+        };
+        let count = ring.take_first(self, call)?;
+        self.stats.rx.poll_hit.add_exclusive(1);
+        Ok(count)
     }
 
-    /// A receive call of any kind. `flags` are the call's MSG_* bits, `early` is what
+    /// What [`Self::recv_early`] has said means to a call that does not wait: nothing and
+    /// nothing due is the end of it. Leaves `errno` alone.
+    #[inline(always)]
+    pub fn at_once(&self, late: Late) -> Late {
+        if late != Late::Nothing || !self.takes_now() {
+            late
+        } else if self.look_due() {
+            Late::Due
+        } else {
+            self.stats.rx.eagain.add(1);
+            Late::Failed(Errno::AGAIN)
+        }
+    }
+
+    /// A receive call of any kind. `flags` are the call's MSG_* bits, `late` is what
     /// [`Self::recv_early`] said, if it was asked.
     ///
     /// # Errors
@@ -198,15 +207,15 @@ impl UdpSocket {
         fd: RawFd,
         call: &mut R,
         flags: i32,
-        early: Early,
+        late: Late,
     ) -> Result<usize, Errno> {
-        match early {
-            Early::Done(count) => Ok(count),
-            Early::Failed(errno) => Err(errno),
-            Early::Nothing if self.takes_now() => {
+        match late {
+            Late::Failed(errno) => Err(errno),
+            Late::Nothing if self.takes_now() => {
                 self.recv_empty(call, flags, Left::default(), None)
             }
-            Early::Nothing | Early::Unknown => self.recv_else(fd, call, flags, None),
+            Late::Due => self.recv_due(call),
+            Late::Nothing | Late::Unknown => self.recv_else(fd, call, flags, None),
         }
     }
 
@@ -409,6 +418,12 @@ impl UdpSocket {
             self.stats.rx.eagain.add(1);
             return Err(Errno::AGAIN);
         }
+        self.recv_due(call)
+    }
+
+    /// The same, and it is to be asked.
+    #[inline(never)]
+    fn recv_due<R: Receive>(&self, call: &mut R) -> Result<usize, Errno> {
         let result = self.kernel_now(call, Mode::Engine);
         self.looked();
         result.unwrap_or_else(|| {

@@ -9,6 +9,7 @@ use super::io::{Destination, Peer, SendControl, Sent};
 use super::path::Ring;
 use super::udp::{Mode, UdpSocket};
 use crate::error::Errno;
+use crate::ring::is_single;
 use crate::sys::{defer, event, signal};
 use crate::wire::{ETHERNET_LEN, HEADERS_LEN, HeaderTemplate, MAX_PAYLOAD};
 use smallvec::SmallVec;
@@ -129,8 +130,15 @@ impl Ring {
     /// The device took a frame.
     #[inline(always)]
     fn taken(&self, frame: usize) {
-        self.stats.tx.frames.add_shared(1);
-        self.stats.tx.frame_bytes.add_shared(frame as u64);
+        let tx = &self.stats.tx;
+        // Any thread may send.
+        if is_single() {
+            tx.frames.add_exclusive(1);
+            tx.frame_bytes.add_exclusive(frame as u64);
+        } else {
+            tx.frames.add(1);
+            tx.frame_bytes.add(frame as u64);
+        }
     }
 }
 
@@ -184,8 +192,9 @@ impl UdpSocket {
     /// Under the lock of the cache; taken back if the device refuses.
     #[inline(always)]
     fn count_sent(&self, length: usize) {
-        self.stats.tx.packets.add_exclusive(1);
-        self.stats.tx.bytes.add_exclusive(length as u64);
+        let tx = &self.stats.tx;
+        tx.packets.add_exclusive(1);
+        tx.bytes.add_exclusive(length as u64);
     }
 
     /// A send call of any kind.

@@ -47,10 +47,9 @@ impl Told {
 pub struct Calls(AtomicU64);
 
 impl Calls {
-    /// The call comes after a pause.
+    /// The call comes, at these ticks, after a pause.
     #[inline]
-    pub fn paused(&self) -> bool {
-        let now = event::ticks();
+    pub fn paused(&self, now: u64) -> bool {
         let before = self.0.load(Ordering::Relaxed);
         self.0.store(now, Ordering::Relaxed);
         now.wrapping_sub(before) > LOOK_TICKS
@@ -117,6 +116,7 @@ impl UdpSocket {
     }
 
     /// Nobody would tell what its kernel socket gets.
+    #[inline]
     #[must_use]
     pub fn untold(&self) -> bool {
         let look = &self.kernel_look;
@@ -141,7 +141,7 @@ impl UdpSocket {
         let ratio = self.core.tuning.rx_kernel_every;
         let epoch = self.core.kernel_epoch();
         let now = event::ticks();
-        let due = look.calls.paused()
+        let due = look.calls.paused(now)
             || self.kernel_told()
             || ratio != 0 && misses >= ratio
             || look.epoch.load(Ordering::Relaxed) != epoch

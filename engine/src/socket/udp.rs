@@ -9,7 +9,7 @@ use super::core::Core;
 use super::io::{Datagram, Delivery, Receive, wanted};
 use super::migrate::Habits;
 use super::moving::Moving;
-use super::path::{Direct, record};
+use super::path::{Direct, Ring, record};
 use super::route::patient;
 use super::send::TxCache;
 use super::told::KernelLook;
@@ -25,7 +25,7 @@ use std::hint::cold_path;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 use std::sync::{Arc, Weak};
 
@@ -83,6 +83,8 @@ pub struct UdpSocket {
     pub(super) nonblocking: AtomicBool,
     /// Bits of the rings that it is attached to.
     pub(super) rings: AtomicU64,
+    /// The one of them, if it is only one.
+    only_ring: AtomicPtr<Ring>,
     pub(super) queue: Lock<Queue>,
     pub(super) queued: AtomicUsize,
     /// Datagrams below this number were queued at a fork and are shared; 0: none.
@@ -110,7 +112,7 @@ pub struct UdpSocket {
     pub(super) shut: AtomicBool,
     pub(super) kernel_look: KernelLook,
     pub(super) moving: Moving,
-    /// Connected peer: address in the upper, port in the lower half; 0: none.
+    /// Connected peer ([`super::io::Peer`]); 0: none.
     pub(super) peer: AtomicU64,
     pub(super) tx: Lock<TxCache>,
     /// Reasons for sending through the kernel; 0: none.
@@ -154,6 +156,7 @@ impl UdpSocket {
             mode: AtomicU8::new(Mode::Kernel as u8),
             nonblocking: AtomicBool::new(false),
             rings: AtomicU64::new(0),
+            only_ring: AtomicPtr::default(),
             queue: Lock::new(Queue::new(limit)),
             queued: AtomicUsize::new(0),
             shared_until: AtomicU64::new(0),
@@ -227,7 +230,18 @@ impl UdpSocket {
     /// Other rings bring its datagrams from now on.
     pub(super) fn set_rings(&self, mask: u64) {
         self.rings.store(mask, Ordering::Release);
+        let only = Some(mask)
+            .filter(|m| m.is_power_of_two())
+            .and_then(|m| self.core.ring_at(m.trailing_zeros()));
+        let only = only.map_or(std::ptr::null_mut(), |r| std::ptr::from_ref(r).cast_mut());
+        self.only_ring.store(only, Ordering::Release);
         self.core.rings_changed();
+    }
+
+    /// The ring that brings all its datagrams; None: there are several, or none.
+    #[inline(always)]
+    pub(super) fn only_ring(&self) -> Option<&'static Ring> {
+        crate::sys::leaked(&self.only_ring)
     }
 
     /// Bits of the rings that bring its datagrams.
@@ -375,20 +389,20 @@ impl UdpSocket {
     pub(super) fn hand_over<R: Receive>(
         &self,
         call: &mut R,
-        record: Record,
+        record: &Record,
         payload: &[u8],
     ) -> Result<usize, Errno> {
         let how = if R::CONTROL {
             Delivery {
                 drops: self.drops(),
-                ..self.delivery(&record)
+                ..self.delivery(record)
             }
         } else {
             self.plain_delivery()
         };
-        let result = call.deliver(&datagram(&record, payload), &how);
+        // First: what became of the call is not kept meanwhile.
         self.count_direct(payload.len());
-        result
+        call.deliver(&datagram(record, payload), &how)
     }
 
     /// The kernel socket got what came at that time.
@@ -480,8 +494,9 @@ impl UdpSocket {
     pub(super) fn count_direct(&self, payload: usize) {
         let arrivals = self.arrivals.load(Ordering::Relaxed);
         self.arrivals.store(arrivals + 1, Ordering::Release);
-        self.stats.rx.packets.add_exclusive(1);
-        self.stats.rx.bytes.add_exclusive(payload as u64);
+        let rx = &self.stats.rx;
+        rx.packets.add_exclusive(1);
+        rx.bytes.add_exclusive(payload as u64);
     }
 
     /// How a datagram is shown to the program.
@@ -667,9 +682,9 @@ impl UdpSocket {
 
 /// The form in which a call gets a queued datagram.
 #[inline]
-pub(super) fn datagram<'a>(record: &Record, payload: &'a [u8]) -> Datagram<'a> {
+pub(super) fn datagram<'a>(record: &'a Record, payload: &'a [u8]) -> Datagram<'a> {
     Datagram {
-        source: record.source,
+        source: &record.source,
         destination: *record.destination.ip(),
         port: record.destination.port(),
         ifindex: if record.asked & Record::PKTINFO == 0 {

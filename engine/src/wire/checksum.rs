@@ -58,6 +58,31 @@ impl Sum {
         }
     }
 
+    /// Copies as much of `from` as `to` holds, and adds it on the way: once through the bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn add_copied(self, to: &mut [u8], from: &[u8]) -> Self {
+        let mut sum = self;
+        let (blocks, tail) = from.as_chunks::<32>();
+        let (copies, rest) = to.as_chunks_mut::<32>();
+        for (copy, block) in copies.iter_mut().zip(blocks) {
+            sum = Self(add_block(sum.0, block));
+            *copy = *block;
+        }
+        if tail.is_empty() {
+            sum
+        } else {
+            sum.add_copied_tail(rest, from, tail.len())
+        }
+    }
+
+    /// As [`Self::add_tail`], and copies them.
+    #[inline(never)]
+    fn add_copied_tail(self, to: &mut [u8], from: &[u8], count: usize) -> Self {
+        to.copy_from_slice(&from[from.len() - count..]);
+        self.add_tail(from, count)
+    }
+
     /// The last `count` bytes, fewer than 32. Aside, so that the loop above stays small where
     /// it is inlined.
     #[inline(never)]
@@ -94,11 +119,15 @@ impl Sum {
         (half.wrapping_add(half.rotate_left(16)) >> 16) as u16
     }
 
-    /// Whether the sum over data that includes its checksum comes out right.
+    /// Whether the sum over data that includes its checksum comes out right: all ones once it
+    /// is folded, which is a multiple of all ones, and not 0, before.
     #[inline(always)]
     #[must_use]
     pub fn is_valid(self) -> bool {
-        self.fold() == 0xffff
+        // 0xffff times this is 2^64 - 1, and 0xffff times its negative so 1: to multiply by that
+        // divides multiples, and takes everything else above their quotients. `!x` is `-x - 1`.
+        const QUOTIENTS: u64 = u64::MAX / 0xffff;
+        !self.0.wrapping_mul(QUOTIENTS) < QUOTIENTS
     }
 
     /// The checksum field, as it goes into the header.
@@ -108,15 +137,23 @@ impl Sum {
         (!self.fold()).to_ne_bytes()
     }
 
+    /// The same over a few 16-bit values that are in network order already.
+    #[inline(always)]
+    #[must_use]
+    pub fn finish_words<const N: usize>(words: [u16; N]) -> [u8; 2] {
+        let sum: u32 = words.into_iter().map(u32::from).sum();
+        let folded = (sum.wrapping_add(sum.rotate_left(16)) >> 16) as u16;
+        (!folded).to_ne_bytes()
+    }
+
     /// The checksum field of UDP, where zero means "none" and the other zero of one's
     /// complement is sent in its place (RFC 768).
     #[inline(always)]
     #[must_use]
     pub fn finish_udp(self) -> [u8; 2] {
-        match !self.fold() {
-            0 => [0xff, 0xff],
-            field => field.to_ne_bytes(),
-        }
+        let sum = self.fold();
+        let field = if sum == 0xffff { sum } else { !sum };
+        field.to_ne_bytes()
     }
 
     #[inline(always)]
@@ -179,6 +216,8 @@ mod tests {
         let sum = Sum::ZERO.add_slice(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]);
         assert_eq!(sum.fold(), 0xddf2_u16.to_be());
         assert_eq!(sum.finish(), [0x22, 0x0d]);
+        let words = [0x0001, 0xf203, 0xf4f5, 0xf6f7_u16].map(u16::to_be);
+        assert_eq!(Sum::finish_words(words), [0x22, 0x0d]);
     }
 
     #[test]
@@ -200,6 +239,28 @@ mod tests {
                 let part = &bytes[start..];
                 prop_assert_eq!(Sum::ZERO.add_slice(part).fold(), slow(part).to_be());
             }
+        }
+
+        #[test]
+        fn valid_is_what_folds_to_all_ones(any: u64, near in 0u64..9, quotient in 0..=u64::MAX / 0xffff) {
+            let multiple = quotient * 0xffff;
+            for sum in [any, multiple, multiple.wrapping_add(near), multiple.wrapping_sub(near), near, !near] {
+                prop_assert_eq!(Sum(sum).is_valid(), Sum(sum).fold() == 0xffff, "{}", sum);
+            }
+        }
+
+        #[test]
+        fn words_fold_as_a_sum_does(words: [u16; 5]) {
+            let sum = Sum::of_words(words);
+            prop_assert_eq!(Sum::finish_words(words), (!sum.fold()).to_ne_bytes());
+        }
+
+        #[test]
+        fn what_is_summed_on_the_way_is_copied(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut copy = vec![0; bytes.len()];
+            let sum = Sum::ZERO.add_copied(&mut copy, &bytes);
+            prop_assert_eq!(sum.fold(), Sum::ZERO.add_slice(&bytes).fold());
+            prop_assert_eq!(copy, bytes);
         }
 
         #[test]

@@ -95,8 +95,14 @@ impl Receive for Simple {
     fn deliver(&mut self, datagram: &Datagram<'_>, how: &Delivery) -> Result<usize, Errno> {
         let whole = datagram.payload.len();
         let len = self.len.min(whole);
+        let result = if self.flags & libc::MSG_TRUNC != 0 {
+            whole
+        } else {
+            len
+        };
         if len != 0 {
             if is_nowhere(self.buffer) {
+                cold_path();
                 return Err(Errno::FAULT);
             }
             // SAFETY: the application's buffer, writable for `len` bytes by the promise at
@@ -107,15 +113,15 @@ impl Receive for Simple {
                     .copy_from_nonoverlapping(datagram.payload.as_ptr(), len)
             };
         }
-        if !self.name.is_null() {
+        // One comparison where there is an address, which is mostly.
+        if !is_nowhere(self.name) {
             // SAFETY: by the promise at construction.
             unsafe { put_name(self.name, self.name_len, datagram.source, how.mapped) }?;
+        } else if !self.name.is_null() {
+            cold_path();
+            return Err(Errno::FAULT);
         }
-        Ok(if self.flags & libc::MSG_TRUNC != 0 {
-            whole
-        } else {
-            len
-        })
+        Ok(result)
     }
 
     fn kernel(&mut self, fd: RawFd, extra: i32) -> Result<usize, Errno> {
@@ -143,7 +149,7 @@ impl Receive for Simple {
 unsafe fn put_name(
     name: *mut c_void,
     name_len: *mut socklen_t,
-    source: SocketAddrV4,
+    source: &SocketAddrV4,
     mapped: bool,
 ) -> Result<(), Errno> {
     if is_nowhere(name_len) {
@@ -183,10 +189,10 @@ unsafe fn put_name(
 unsafe fn put_name_slow(
     name: *mut c_void,
     name_len: *mut socklen_t,
-    source: SocketAddrV4,
+    source: &SocketAddrV4,
     mapped: bool,
 ) -> Result<(), Errno> {
-    let (bytes, full) = encode_address(source, mapped);
+    let (bytes, full) = encode_address(*source, mapped);
     // SAFETY: valid by the caller's promise.
     let room = unsafe { name_len.read_unaligned() };
     let room = usize::try_from(room.cast_signed()).map_err(|_| Errno::INVAL)?;

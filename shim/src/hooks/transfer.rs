@@ -26,7 +26,7 @@ fn one(buffer: *const c_void, len: size_t) -> iovec {
 /// recvfrom and all that are a special case of it.
 ///
 /// # Safety
-/// recvfrom(2)'s contract.
+/// recvfrom(2)'s contract; the number is not foreign.
 #[inline(always)]
 unsafe fn receive_one(
     fd: c_int,
@@ -41,13 +41,15 @@ unsafe fn receive_one(
     }
     // SAFETY: the caller's arguments.
     let call = unsafe { receive::Simple::new(buffer, len, flags, name.cast(), name_len) };
-    ops::receive_simple(fd, &call)
+    // SAFETY: by the caller's promise.
+    let slot = unsafe { FDS.find_known(fd) };
+    ops::receive_simple(fd, slot, &call)
 }
 
 /// read(2): of length 0 it does not touch the socket (`sock_read_iter`).
 ///
 /// # Safety
-/// read(2)'s contract.
+/// read(2)'s contract; the number is not foreign.
 #[inline(always)]
 unsafe fn read_one(fd: c_int, buffer: *mut c_void, len: size_t) -> Verdict {
     if len == 0 || abi::is_kernels(buffer, len) {
@@ -82,7 +84,7 @@ unsafe fn read_vectors(fd: c_int, iov: *const iovec, count: c_int, flags: c_int)
 /// sendto and all that are a special case of it.
 ///
 /// # Safety
-/// sendto(2)'s contract.
+/// sendto(2)'s contract; the number is not foreign.
 #[inline(always)]
 unsafe fn send_one(
     fd: c_int,
@@ -97,7 +99,9 @@ unsafe fn send_one(
     }
     // SAFETY: sendto(2)'s contract with the caller.
     if let Some(call) = unsafe { Simple::new(buffer, len, flags, name.cast(), name_len) } {
-        return ops::send_simple(fd, &call);
+        // SAFETY: by the caller's promise.
+        let slot = unsafe { FDS.find_known(fd) };
+        return ops::send_simple(fd, slot, &call);
     }
     // SAFETY: as above.
     unsafe { send_one_general(fd, buffer, len, flags, name, name_len) }

@@ -7,13 +7,13 @@ use crate::FDS;
 use crate::abi::receive::{self, Incoming, Many};
 use crate::abi::send::{Outgoing, Simple};
 use crate::abi::{KeptErrno, MAX_VECTORS, kernel};
-use crate::fdtable::Ref;
+use crate::fdtable::{Ref, Slot};
 use crate::verdict::Verdict;
 use engine::clock;
 use engine::error::Errno;
 use engine::ready::Object;
 use engine::socket::UdpSocket;
-use engine::socket::io::{Early, Sent};
+use engine::socket::io::{Late, Sent};
 use engine::sys::defer::{self, Scope};
 use engine::sys::leave::Kept;
 use libc::c_int;
@@ -27,8 +27,10 @@ const MSG_PROBE: c_int = 0x10;
 
 fn receive_from(socket: &UdpSocket, fd: RawFd, call: &mut Incoming<'_>) -> Result<usize, Errno> {
     let flags = call.flags();
-    let early = socket.recv_early(call, flags);
-    socket.recv(fd, call, flags, early)
+    match socket.recv_early(call, flags) {
+        Ok(count) => Ok(count),
+        Err(late) => socket.recv(fd, call, flags, late),
+    }
 }
 
 /// The number names something else now: it was closed and used again by calls that pass
@@ -39,25 +41,31 @@ fn forget(fd: RawFd) -> Verdict {
     Verdict::PassThrough
 }
 
-/// read, recv, recvfrom. Keeps `errno` and puts handlers off itself.
+/// read, recv, recvfrom of the number in `slot`. Keeps `errno` and puts handlers off itself.
 ///
 /// Each outcome gives the entry back and ends the scope on its own: where ways meet, the
 /// compiler keeps what only one of them needs.
 #[inline(always)]
-pub(crate) fn receive_simple(fd: RawFd, call: &receive::Simple) -> Verdict {
+pub(crate) fn receive_simple(fd: RawFd, slot: Slot<'_>, call: &receive::Simple) -> Verdict {
     let scope = defer::enter();
-    let Some(found) = FDS.get(fd) else {
+    let Some(found) = FDS.get_at(slot) else {
         drop(scope);
         return Verdict::PassThrough;
     };
     if let Object::Udp(socket) = &found.object {
         match socket.recv_early(&mut call.again(), call.flags()) {
-            Early::Done(count) => {
+            Ok(count) => {
                 drop(found);
                 drop(scope);
                 return Verdict::Handled(count);
             }
-            early => return receive_slowly(scope, found, fd, call.again(), early),
+            // Of its own, for the call is needed no more: that saves keeping it meanwhile.
+            Err(Late::Failed(errno)) => {
+                drop(found);
+                drop(scope);
+                return Verdict::Failed(errno);
+            }
+            Err(late) => return receive_slowly(scope, found, fd, call.again(), late),
         }
     }
     drop(found);
@@ -71,30 +79,37 @@ fn receive_slowly(
     found: Ref<'_>,
     fd: RawFd,
     call: receive::Simple,
-    early: Early,
+    late: Late,
 ) -> Verdict {
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
     if socket.waits(call.flags()) {
-        return receive_waiting(found, fd, call, early);
+        return receive_waiting(found, fd, call, late);
     }
-    receive_on(socket, fd, call, early)
+    let late = socket.at_once(late);
+    if let Late::Failed(errno) = late {
+        return Verdict::Failed(errno);
+    }
+    receive_on(socket, fd, call, late)
 }
 
 /// A call that may never return here.
 #[inline(never)]
-fn receive_waiting(found: Ref<'_>, fd: RawFd, call: receive::Simple, early: Early) -> Verdict {
+fn receive_waiting(found: Ref<'_>, fd: RawFd, call: receive::Simple, late: Late) -> Verdict {
     let mut kept = Kept::new(found);
     let found = kept.arm();
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
-    let verdict = receive_on(socket, fd, call.again(), early);
+    let verdict = receive_on(socket, fd, call.again(), late);
     if was_overtaken(socket, &verdict) {
         drop(found);
         drop(kept);
-        return receive_simple(fd, &call);
+        return match FDS.find(fd) {
+            Some(slot) => receive_simple(fd, slot, &call),
+            None => Verdict::PassThrough,
+        };
     }
     verdict
 }
@@ -106,10 +121,10 @@ fn was_overtaken(socket: &UdpSocket, verdict: &Verdict) -> bool {
 }
 
 #[inline]
-fn receive_on(socket: &UdpSocket, fd: RawFd, mut call: receive::Simple, early: Early) -> Verdict {
+fn receive_on(socket: &UdpSocket, fd: RawFd, mut call: receive::Simple, late: Late) -> Verdict {
     let errno = KeptErrno::new();
     let flags = call.flags();
-    match socket.recv(fd, &mut call, flags, early) {
+    match socket.recv(fd, &mut call, flags, late) {
         Ok(count) => {
             errno.restore();
             Verdict::Handled(count)
@@ -139,17 +154,17 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
         return Verdict::PassThrough;
     };
     let flags = call.flags();
-    let early = socket.recv_early(&mut call, flags);
-    if let Early::Done(count) = early {
-        return Verdict::Handled(count);
-    }
+    let late = match socket.recv_early(&mut call, flags) {
+        Ok(count) => return Verdict::Handled(count),
+        Err(late) => late,
+    };
     let waits = socket.waits(flags);
     let mut found = Kept::new(found);
     let found = found.arm_if(waits);
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
-    match socket.recv(fd, &mut call, flags, early) {
+    match socket.recv(fd, &mut call, flags, late) {
         Err(Errno(libc::ENOTSOCK)) => forget(fd),
         Err(Errno(libc::EBADF)) if socket.fd() < 0 => Verdict::PassThrough,
         result => result.into(),
@@ -224,11 +239,12 @@ pub(crate) fn splice(from: RawFd, to: RawFd, len: usize, flags: libc::c_uint) ->
         return Verdict::PassThrough;
     }
     let pipe = kernel::file_type(to) == Ok(libc::S_IFIFO);
-    if !pipe || len == 0 || FDS.is_foreign(from) {
+    let Some(slot) = FDS.find(from).filter(|_| pipe && len != 0) else {
         return Verdict::PassThrough;
-    }
-    let (verdict, data) =
-        receive::into_buffer(len.min(LONGEST_DATAGRAM), |call| receive_simple(from, call));
+    };
+    let (verdict, data) = receive::into_buffer(len.min(LONGEST_DATAGRAM), |call| {
+        receive_simple(from, slot, call)
+    });
     match verdict {
         Verdict::Handled(count) if count > 0 => kernel::write_signalling(to, &data).into(),
         verdict => verdict,
@@ -254,11 +270,11 @@ fn send_by_kernel(
     result
 }
 
-/// write, send and sendto of one buffer. Keeps `errno` and puts handlers off itself.
+/// write, send and sendto of one buffer, by the number in `slot`. Keeps `errno` and puts handlers off itself.
 #[inline(always)]
-pub(crate) fn send_simple(fd: RawFd, call: &Simple<'_>) -> Verdict {
+pub(crate) fn send_simple(fd: RawFd, slot: Slot<'_>, call: &Simple<'_>) -> Verdict {
     let scope = defer::enter();
-    let Some(found) = FDS.get(fd) else {
+    let Some(found) = FDS.get_at(slot) else {
         drop(scope);
         return Verdict::PassThrough;
     };

@@ -200,7 +200,7 @@ impl Set for EpollSet<'_> {
     }
 
     fn kernel_due(&mut self, waits: bool) -> bool {
-        let paused = !waits && self.epoll.calls.paused();
+        let paused = !waits && self.epoll.calls.paused(crate::sys::event::ticks());
         self.passed || paused || self.has_foreign() || self.has_news()
     }
 

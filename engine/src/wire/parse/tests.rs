@@ -258,6 +258,14 @@ proptest! {
             (Parsed::Fragment(a), b) => prop_assert_eq!(Parsed::Fragment(a), b),
             (_, b) => prop_assert!(!matches!(b, Parsed::Udp(_) | Parsed::Fragment(_))),
         }
+        // The shortcut may give less, never anything else.
+        let ends = Plain::new(&HELLO).unwrap().ends();
+        if let Some(payload) = ends.payload(&frame, trusted) {
+            let Parsed::Udp(udp) = parse_general(&frame, checksum) else {
+                panic!("a shortcut for what is no datagram: {frame:02x?}");
+            };
+            prop_assert_eq!((udp.payload, udp.src, udp.dst), (payload, hello().src, hello().dst));
+        }
     }
 
     #[test]
@@ -276,11 +284,14 @@ proptest! {
         both_ways(&frame, Checksum::Verify);
         let expected = UdpFrame { payload: &data, ..hello() };
         prop_assert_eq!(verify(&frame), Parsed::Udp(expected));
+        let ends = Plain::new(&frame).unwrap().ends();
+        prop_assert_eq!(ends.payload(&frame, false), Some(&data[..]));
         // One flipped bit is never missed, unless the checksum itself becomes "none".
         let at = 34 + usize::from(flip.0) % (frame.len() - 34);
         frame[at] ^= 1 << (flip.1 % 8);
         if frame[40..42] != [0, 0] {
             prop_assert!(!matches!(verify(&frame), Parsed::Udp(_)));
+            prop_assert_eq!(ends.payload(&frame, false), None);
         }
     }
 }

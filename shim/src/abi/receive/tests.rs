@@ -189,7 +189,7 @@ fn compare(pair: &Pair, shape: Shape, payload: &[u8]) {
         panic!("an IPv4 socket")
     };
     let datagram = Datagram {
-        source,
+        source: &source,
         destination: Ipv4Addr::LOCALHOST,
         port: pair.receiver.local_addr().unwrap().port(),
         ifindex: 1,
@@ -308,7 +308,7 @@ fn mapped_address_and_packet_info() {
     let (ttl, tos, timestamp, ifindex) = (64, 0, 0, 1);
     let payload = PAYLOAD;
     let datagram = Datagram {
-        source,
+        source: &source,
         destination,
         port,
         ifindex,
@@ -331,7 +331,7 @@ fn mapped_address_and_packet_info() {
 fn plain_calls_and_their_errors() {
     let source: SocketAddrV4 = "192.0.2.1:7".parse().unwrap();
     let datagram = Datagram {
-        source,
+        source: &source,
         destination: Ipv4Addr::LOCALHOST,
         port: 1,
         ifindex: 1,
