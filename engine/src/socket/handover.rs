@@ -18,7 +18,6 @@ use crate::error::Reason;
 use crate::net::{self, Interface};
 use crate::sys::inject::Injector;
 use crate::sys::{bpf, event, raw, sock};
-use std::net::SocketAddrV4;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -513,34 +512,15 @@ impl UdpSocket {
     fn claim_at_once(&self) {
         self.set_rings(0);
         if self.cutoff.get() == 0 {
-            let before = clock::realtime();
-            let filtered = bpf::detach(self.fd()).is_ok();
-            let now = clock::realtime();
-            let first = self.cutoff.end(now);
+            let _ = bpf::detach(self.fd());
+            self.cutoff.end(clock::realtime());
             // A device that steers goes on bringing to the parent until it knows.
             if let Some(event) = self.core.claimed() {
                 event.signal();
             }
-            if filtered && first {
-                self.discard_parents(before, now);
-            }
         }
         self.cutoff.end_for_good();
         self.set_mode(Mode::Kernel);
-    }
-
-    /// What came while the filter went is the parent's, whose tap showed it: this thread may have
-    /// lost its core then. What comes by loopback no tap shows. Nothing is waited for: what the
-    /// parent gets meanwhile would come after what is read here.
-    fn discard_parents(&self, from: u64, until: u64) {
-        let tables = self.core.tables.read();
-        let foreign = |a: SocketAddrV4| tables.interface_by_address(*a.ip()).is_none();
-        while let Ok(origin) = sock::peek_origin(self.fd())
-            && (from..until).contains(&origin.timestamp)
-            && origin.source.is_some_and(foreign)
-        {
-            sock::discard(self.fd());
-        }
     }
 
     /// In a forked child, a socket that it was born with: the kernel's from here on, and
