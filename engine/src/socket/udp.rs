@@ -1,8 +1,7 @@
 //! The shadow of one kernel UDP socket: what every call on it needs.
 //!
-//! One per open file description, whatever number of descriptors name it. The data
-//! path reads atomics; what the control plane knows stands behind the core's
-//! directory lock ([`super::core`]).
+//! One per open file description. The data path reads atomics; what the control plane
+//! knows stands behind the core's directory lock ([`super::core`]).
 
 use super::control::{Control, tx_kernel};
 use super::core::Core;
@@ -76,7 +75,7 @@ pub struct UdpSocket {
     pub(super) core: &'static Core,
     pub(super) me: Weak<UdpSocket>,
     pub(super) family: Family,
-    /// One of the numbers that name this socket, or a duplicate kept by a blocked call.
+    /// One of its numbers, or a duplicate kept by a blocked call.
     pub(super) fd: AtomicI32,
     pub(super) fds: Mutex<Vec<RawFd>>,
     mode: AtomicU8,
