@@ -385,11 +385,16 @@ impl UdpSocket {
         let mut blocked = Kept::new(Blocked::begin(self));
         let _blocked = blocked.arm();
         loop {
+            // It may have been the engine's and left while this call slept.
+            if self.mode() != Mode::Kernel
+                || self.moving.has_left()
+                || self.readable()
+                || !(self.awaits_engine() || patience.is_some())
+            {
+                return self.recv_else(self.fd(), call, flags, Some(&spin.patience()));
+            }
             if let Some(result) = self.kernel_now(call, Mode::Kernel) {
                 return result;
-            }
-            if self.mode() != Mode::Kernel || !(self.awaits_engine() || patience.is_some()) {
-                return self.recv_else(self.fd(), call, flags, Some(&spin.patience()));
             }
             if self.shut.load(Ordering::Acquire) {
                 return self.ask_kernel(call, self.fd(), 0);
