@@ -30,6 +30,11 @@ engine! {
     join_while_reading rx 3 tx 0;
 }
 
+#[test]
+fn mc_loop_v6() {
+    Case::new("mc_loop").args(&["v6"]).engine(0, 1).run();
+}
+
 /// `numbers` datagrams to the group from the far host; returns when all are sent.
 fn publish(lab: &Lab, numbers: std::ops::Range<u32>, gap: Duration) {
     on_far_host(lab, move |socket| {

@@ -529,10 +529,11 @@ impl UdpSocket {
             }
             libc::IP_TOS => control.tos = get(name) as u8,
             libc::IP_MULTICAST_TTL => control.multicast_ttl = get(name) as u8,
-            libc::IP_MULTICAST_LOOP => {
-                control.multicast_loop = get(name) != 0;
-                self.stats.set_mc_loop(control.multicast_loop);
+            libc::IP_MULTICAST_LOOP if self.family == Family::V4 => {
+                self.multicast_loop(get(name) != 0, control);
             }
+            // Linux goes by the option of the socket's own family (`sk_mc_loop`).
+            libc::IP_MULTICAST_LOOP => {}
             libc::IP_MULTICAST_ALL => control.multicast_all = get(name) != 0,
             libc::IP_MULTICAST_IF => self.multicast_interface(ptr, len, control),
             IP_UNICAST_IF => control.unicast_if = u32::from_be(get(name) as u32),
@@ -622,6 +623,7 @@ impl UdpSocket {
         let get = |name| sock::get_int(fd, libc::IPPROTO_IPV6, name).unwrap_or(0);
         match name {
             libc::IPV6_V6ONLY => control.v6_only = get(name) != 0,
+            libc::IPV6_MULTICAST_LOOP => self.multicast_loop(get(name) != 0, control),
             libc::IPV6_RECVPKTINFO => self.with_bit(wanted::PKTINFO6, get(name) != 0),
             // Joining IPv4 groups by MCAST_JOIN_GROUP at this level is refused by Linux;
             // the rest concerns native IPv6, which the kernel carries.
@@ -629,6 +631,11 @@ impl UdpSocket {
                 let _ = (ptr, len);
             }
         }
+    }
+
+    fn multicast_loop(&self, on: bool, control: &mut Control) {
+        control.multicast_loop = on;
+        self.stats.set_mc_loop(on);
     }
 
     fn udp_option(&self, name: i32, ptr: usize, len: u32, control: &mut Control) {

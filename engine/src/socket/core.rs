@@ -523,7 +523,11 @@ impl Core {
             stats.set_reason(Some(Reason::Rule));
         }
         if !self.tuning.multicast_loop {
-            let off = crate::sys::sock::set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, &0i32);
+            let (level, name) = match family {
+                Family::V4 => (libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP),
+                Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_LOOP),
+            };
+            let off = sock::set(fd, level, name, &0i32);
             control.multicast_loop = off.is_err();
         }
         stats.queue.limit_bytes.set(control.receive_limit as u64);

@@ -388,10 +388,14 @@ impl UdpSocket {
             // It may have been the engine's and left while this call slept.
             if self.mode() != Mode::Kernel
                 || self.moving.has_left()
-                || self.readable()
                 || !(self.awaits_engine() || patience.is_some())
             {
                 return self.recv_else(self.fd(), call, flags, Some(&spin.patience()));
+            }
+            if self.readable()
+                && let Some(result) = self.pop(call, flags & libc::MSG_PEEK != 0)
+            {
+                return result;
             }
             if let Some(result) = self.kernel_now(call, Mode::Kernel) {
                 return result;

@@ -2,6 +2,7 @@
 //! also brings what other senders than the peer of a connected socket send. The kernel gets it
 //! back and answers, as it does to datagrams for nobody.
 
+use super::fork::in_forked_child;
 use crate::clock;
 use crate::sys::inject::Injector;
 use crate::wire::UdpFrame;
@@ -22,6 +23,10 @@ const MOST: u64 = 50;
 /// Gives one to the kernel, unless there have been too many of late.
 #[cold]
 pub(super) fn give_back(udp: &UdpFrame<'_>) {
+    // The parent's injector was closed at the fork; its number may be anything here.
+    if in_forked_child() {
+        return;
+    }
     let now = clock::monotonic();
     let since = SINCE.load(Ordering::Relaxed);
     if now.saturating_sub(since) > MOST * MILLISECOND {

@@ -58,7 +58,7 @@ impl Sum {
         }
     }
 
-    /// Copies as much of `from` as `to` holds, and adds it on the way: once through the bytes.
+    /// Copies `from` to `to`, which is as long, and adds it on the way: once through the bytes.
     #[inline(always)]
     #[must_use]
     pub fn add_copied(self, to: &mut [u8], from: &[u8]) -> Self {

@@ -159,16 +159,21 @@ pub(crate) fn receive(fd: RawFd, call: Option<Incoming<'_>>) -> Verdict {
         Err(late) => late,
     };
     let waits = socket.waits(flags);
-    let mut found = Kept::new(found);
-    let found = found.arm_if(waits);
+    let mut kept = Kept::new(found);
+    let found = kept.arm_if(waits);
     let Object::Udp(socket) = &found.object else {
         return Verdict::PassThrough;
     };
-    match socket.recv(fd, &mut call, flags, late) {
+    let verdict = match socket.recv(fd, &mut call, flags, late) {
         Err(Errno(libc::ENOTSOCK)) => forget(fd),
-        Err(Errno(libc::EBADF)) if socket.fd() < 0 => Verdict::PassThrough,
         result => result.into(),
+    };
+    if was_overtaken(socket, &verdict) {
+        drop(found);
+        drop(kept);
+        return receive(fd, Some(call));
     }
+    verdict
 }
 
 /// recvmmsg. `timeout` is in nanoseconds and becomes what is left of it. It is looked at
