@@ -420,20 +420,7 @@ impl UdpSocket {
         let Some(_turn) = self.moving.turn() else {
             return;
         };
-        let mut held = Queue::unlimited();
-        let end = sock::take_all(self.fd(), |taken, payload| {
-            let copy = self.moving.was_had(Identity {
-                key: Key::of_content(payload),
-                source: taken.source,
-                length: payload.len(),
-            });
-            if !copy {
-                held.push(&self.record_of(taken, port), payload);
-            }
-        });
-        if end != Errno::AGAIN {
-            self.leave_error(end);
-        }
+        let held = self.take_held(port);
         if !held.is_empty() {
             let number = self.moving.steered_from.load(Ordering::Relaxed);
             self.insert_queued(number, held);
@@ -452,26 +439,35 @@ impl UdpSocket {
         self.empty_rings();
         let port = sock::local_name(self.fd()).ok().flatten();
         let port = port.map_or(0, |a| a.port());
-        let mut held = Queue::unlimited();
-        let end = sock::take_all(self.fd(), |taken, payload| {
-            let copy = self.moving.was_had(Identity {
-                key: Key::Stamp(taken.timestamp),
-                source: taken.source,
-                length: payload.len(),
-            });
-            if !copy {
-                held.push(&self.record_of(taken, port), payload);
-            }
-        });
-        if end != Errno::AGAIN {
-            self.leave_error(end);
-        }
+        let held = self.take_held(port);
         if !held.is_empty() {
             self.merge_queued(held);
             self.wake();
         }
         self.moving.end();
         self.caught_up();
+    }
+
+    /// What the kernel socket holds beside copies of what rings have brought. An error there is
+    /// the next call's.
+    fn take_held(&self, port: u16) -> Queue {
+        let mut held = Queue::unlimited();
+        let end = sock::take_all(self.fd(), |taken, payload| {
+            let was_had = |key| {
+                self.moving.was_had(Identity {
+                    key,
+                    source: taken.source,
+                    length: payload.len(),
+                })
+            };
+            if !was_had(Key::Stamp(taken.timestamp)) && !was_had(Key::of_content(payload)) {
+                held.push(&self.record_of(taken, port), payload);
+            }
+        });
+        if end != Errno::AGAIN {
+            self.leave_error(end);
+        }
+        held
     }
 
     fn record_of(&self, taken: &sock::Taken, port: u16) -> Record {

@@ -146,24 +146,29 @@ impl UdpSocket {
         (direct.result, left)
     }
 
-    /// One look at queue and rings.
+    /// What is queued.
     #[inline]
-    fn look<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
-        if self.readable()
-            && let Some(result) = self.pop(call, peek)
-        {
-            return Some(result);
-        }
-        if peek {
-            self.poll_rings(&mut QueueAll);
-        } else if let (Some(result), _) = self.take(call) {
-            return Some(result);
-        }
+    fn queued<R: Receive>(&self, call: &mut R, peek: bool) -> Option<Result<usize, Errno>> {
         if self.readable() {
             self.pop(call, peek)
         } else {
             None
         }
+    }
+
+    /// One look at queue and rings; also what it left there.
+    #[inline]
+    fn look<R: Receive>(&self, call: &mut R, peek: bool) -> (Option<Result<usize, Errno>>, Left) {
+        let queued = self.queued(call, peek);
+        if queued.is_some() {
+            return (queued, Left::default());
+        }
+        let (taken, left) = if peek {
+            (None, self.poll_rings(&mut QueueAll))
+        } else {
+            self.take(call)
+        };
+        (taken.or_else(|| self.queued(call, peek)), left)
     }
 
     /// The beginning of a receive call: takes the datagram at the head of the socket's ring,
@@ -236,18 +241,8 @@ impl UdpSocket {
             return self.recv_aside(fd, call, flags, patience);
         }
         let peek = flags & libc::MSG_PEEK != 0;
-        if self.readable()
-            && let Some(result) = self.pop(call, peek)
-        {
-            self.stats.rx.poll_hit.add_exclusive(1);
-            return result;
-        }
-        let (taken, left) = if peek {
-            (None, self.poll_rings(&mut QueueAll))
-        } else {
-            self.take(call)
-        };
-        if let Some(result) = taken {
+        let (result, left) = self.look(call, peek);
+        if let Some(result) = result {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
@@ -268,9 +263,7 @@ impl UdpSocket {
         if (left.busy || left.more) && !waits {
             self.look_behind(left);
         }
-        if self.readable()
-            && let Some(result) = self.pop(call, peek)
-        {
+        if let Some(result) = self.queued(call, peek) {
             self.stats.rx.poll_hit.add_exclusive(1);
             return result;
         }
@@ -316,10 +309,7 @@ impl UdpSocket {
         if !special && (self.mode() == Mode::CatchingUp || self.moving.has_left()) {
             return self.recv_while_moving(call, flags, patience);
         }
-        if !special
-            && self.readable()
-            && let Some(result) = self.pop(call, flags & libc::MSG_PEEK != 0)
-        {
+        if !special && let Some(result) = self.queued(call, flags & libc::MSG_PEEK != 0) {
             return result;
         }
         let blocking = self.waits(flags);
@@ -392,9 +382,7 @@ impl UdpSocket {
             {
                 return self.recv_else(self.fd(), call, flags, Some(&spin.patience()));
             }
-            if self.readable()
-                && let Some(result) = self.pop(call, flags & libc::MSG_PEEK != 0)
-            {
+            if let Some(result) = self.queued(call, flags & libc::MSG_PEEK != 0) {
                 return result;
             }
             if let Some(result) = self.kernel_now(call, Mode::Kernel) {
@@ -459,7 +447,7 @@ impl UdpSocket {
         let mut blocked = Kept::new(None);
         let mut blocked = blocked.arm();
         loop {
-            if let Some(result) = self.look(call, peek) {
+            if let Some(result) = self.look(call, peek).0 {
                 self.stats.rx.poll_hit.add_exclusive(1);
                 return result;
             }
